@@ -96,6 +96,7 @@ class Request:
     rule: str | Any | None = None  # condition on sequences, such as contains:W
     law: Literal["conditional", "masked"] = "conditional"  # distribution under a rule
     particles: int = PARTICLES  # generations per sequence under a rare rule
+    seconds: float | None = None  # longest time for all sequences; none: no limit
 
     def limit(self, config) -> int:
         "Return the largest length allowed. ValueError for limits that exclude each other."

@@ -30,7 +30,7 @@ from .trained_for import notes
 from ..process.rules import Requirement, split_ranges, with_ranges
 from ..process.states import Example, Vocabulary, collate, filled_example, is_ranged, prefix_example
 from ..support.arguments import read_count, read_items
-from ..support.limits import ROWS, clipped
+from ..support.limits import ROWS, STATES, Budget, check_time, clipped
 from ..support.progress import progress_bar
 from ..support.random_numbers import seeded
 from ..tasks.base import Prompt, Task, task_from
@@ -149,7 +149,9 @@ class Model:
             found = task.prompts_for(plain, self.method, request.draws)._replace(text=text, name=name, changes=changes)
             if plain != text: found = found._replace(tokens=[with_ranges(tokens, gaps) for tokens in found.tokens])
         encode_prompts(found.tokens, None, self.vocabulary, request.limit(self.config))
-        return found._replace(notes=tuple(self.notes_on(found.tokens[0])))
+        left_out = "" if text is None else self.task.omitted(text, self.method)
+        told = [f"{left_out} left out of the prompt, which the model does not write"] if left_out else []
+        return found._replace(notes=(*told, *self.notes_on(found.tokens[0])))
 
     def notes_on(self, prompt: Sequence) -> list[str]:
         "Return a line for each way in which no training sequence was like a prompt; see `trained_for.notes`."
@@ -183,6 +185,10 @@ class Model:
         and of the sampler. Sequence i depends on its prompt and the i-th seed that `generator` yields, not on
         `batch_size`; `seed` stands for a generator with that seed. ValueError for bad input."""
         request = self.request(n, request, **settings)
+        with Budget(seconds=request.seconds).started(): return self._sample(prompts, request)
+
+    def _sample(self, prompts: Any, request: SampleRequest) -> Generated:
+        "Draw what a request asks for."
         quota, given = Quota.of(request, self.task), self.prompts_for(prompts, request)
         if quota is not None: quota = quota._replace(prompts=len(given))
         rows, parts = Rows(self, request.draws * len(given), quota), self._parts(given, request)
@@ -204,7 +210,8 @@ class Model:
         Whoever takes them stops when a quota is met (`rows.Rows`). ValueError for bad input, when the first part is
         requested."""
         request = self.request(n, request, **settings)
-        yield from self._parts(self.prompts_for(prompts, request), request)
+        parts = lambda: (yield from self._parts(self.prompts_for(prompts, request), request))
+        yield from Budget(seconds=request.seconds).each(parts())
 
     def edit(
         self, sequences: str | Sequence[str | Sequence[str]], keep: str | Sequence[Sequence[bool]] | None = None,
@@ -219,7 +226,7 @@ class Model:
         request = self.edit_request(n, request, **settings)
         parts = list(self.edit_batches(sequences, keep, request=request))
         remarks = self.task.edits.check_goals(**request.options) if request.options else ()
-        found = replace(Generated.merge(parts, self), notes=list(remarks))
+        found = replace(Generated.merge(parts, self), notes=[*remarks, *self.left_out(sequences)])
         if request.gain is None and not request.options and not request.unique: return found
         return found.pick(accepted_edits(found.rows(), [tuple(s.tokens) for s in found.sources], request, self.task))
 
@@ -242,10 +249,17 @@ class Model:
         leads, locked = zip(*[self.lead(s, k, request.keep) for s in sequences for k in range(n)])
         if keep is not None: locked = [k for k in keep for _ in range(n)]
         start = request.skip * request.batch_size
-        for part in edit_batches(self.method, leads, locked, replace(self._ruled(request), n=None)):
+        parts = edit_batches(self.method, leads, locked, replace(self._ruled(request), n=None))
+        for part in Budget(seconds=request.seconds).each(parts):
             sources = [Source(tokens) for tokens in leads[start:start + len(part)]]
             start += len(part)
             yield Generated.of(part, self, sources=sources, edited=True)
+
+    def left_out(self, sequences: str | Sequence) -> list[str]:
+        "Return a line for each kind of feature that texts to edit have and the model does not write."
+        texts = [sequences] if isinstance(sequences, str) else [s for s in sequences if isinstance(s, str)]
+        found = dict.fromkeys(self.task.omitted(text, self.method) for text in texts)
+        return [f"{words} left out of the text to edit, which the model does not write" for words in found if words]
 
     def lead(
         self, sequence: str | Sequence[str], variant: int = 0, keep: str | None = None,
@@ -263,7 +277,7 @@ class Model:
 
     def score(
         self, sequences: str | Sequence[str | Sequence[str]], states: int = 64, seed: int = 0, unit: str = "nats",
-        batch_size: int = 64, progress: bool = False, rule: object = None,
+        batch_size: int = 64, progress: bool = False, rule: object = None, seconds: float | None = None,
     ) -> Scores:
         """Compute -log p of whole sequences, or bound it, in nats or bits. A bound is estimated from `states` states.
 
@@ -272,15 +286,17 @@ class Model:
 
         Texts are read by the task; a sequence may be a list of tokens. Every sequence has its score: infinite, with the
         reason, if it has an unknown token or more tokens than the model writes. `unit` is that of `values` in the
-        result, whose `bound` names what they are. ValueError for no sequences, and for texts without a task."""
+        result, whose `bound` names what they are. ValueError for no sequences, and for texts without a task;
+        TimeoutError after `seconds`."""
         sequences = read_items("sequences", sequences)
         states = read_count("states", states)
-        ROWS.check(len(sequences) * states, "sequences times states")
+        ROWS.check(len(sequences), "sequences")
+        STATES.check(len(sequences) * states, "sequences times states")
         if any(isinstance(s, str) for s in sequences): self._reader(sequences[0])
         read = [self.readable(s) for s in sequences]
         kept = [i for i, (_, reason) in enumerate(read) if not reason]
-        found = self._scores([prefix_example([], read[i][0], self.vocabulary) for i in kept], states, seed, batch_size,
-                             progress)
+        examples = [prefix_example([], read[i][0], self.vocabulary) for i in kept]
+        with Budget(seconds=seconds).started(): found = self._scores(examples, states, seed, batch_size, progress)
         nats, error = (torch.full((len(read),), value, dtype=torch.float64) for value in (math.inf, 0.0))
         if kept: nats[kept], error[kept] = (part.double().cpu() for part in found)
         reasons = [reason for _, reason in read]
@@ -315,6 +331,7 @@ class Model:
         parts = []
         with torch.no_grad(), progress_bar(total=n, desc="score", disable=not progress) as bar:
             for i in range(0, n, batch_size):
+                check_time()
                 some = order[i:i + batch_size]
                 x1 = collate([examples[k] for k in some]).to(self.device)
                 parts.append(self.method.nll_bound(x1, states, generator))
@@ -393,6 +410,7 @@ class Model:
     def _parts(self, prompts: Sequence[Prompt], request: SampleRequest) -> Iterator[Generated]:
         "Yield the parts of a request's draws, those with the same hook together, from one stream of seeds."
         size = request.in_batches
+        ROWS.check(sum(max(len(prompt.tokens), request.draws) for prompt in prompts), "sequences")
         drawing, skip = replace(self._ruled(request).with_generator(), batch_size=size, n=None), request.skip
         for hook, sources in _groups(prompts, request):
             sampler = request.sampler

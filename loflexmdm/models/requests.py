@@ -16,7 +16,7 @@ from ..methods.sampling import Request
 from ..samplers import Sampler
 from ..samplers.choose import settings_of
 from ..support.arguments import read_count
-from ..support.limits import ROWS
+from ..support.limits import ROWS, STATES
 from ..support.registries import SAMPLERS, did_you_mean
 
 # %% ../../nbs/models/10_requests.ipynb #rq000008
@@ -34,7 +34,7 @@ def _read_counts(request: Request, *names: str):
 def check_states(nll: int):
     "Raise ValueError for a number of states per sequence that gives no bound with an error."
     if nll < 0 or nll == 1: raise ValueError(f"nll={nll}: must be at least 2, or 0 for none")
-    ROWS.check(nll, "nll")
+    STATES.check(nll, "nll")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from ..methods.base import Method
 from .requests import SampleRequest
 from ..process.states import BOS, Example, Vocabulary, collate, gap_mark, is_gap, parse_prompt
 from ..samplers import COUNTERS, Samples
+from ..support.limits import STATES, check_time
 from ..support.random_numbers import seeded
 from ..support.stop_signals import STOP_SIGNALS
 from ..support.worker_pool import end_with_parent, worker_pool
@@ -51,7 +52,9 @@ def bounds(rows: Sequence[Mapping], method: Method, states: int, seed: int = 0) 
     "Estimate `nll_bound` and `nll_se` of each row in nats, from `states` states of each; nothing for 0 states."
     if not states: return [{} for _ in rows]
     generator, found = seeded(seed, method.device), []
+    STATES.check(len(rows) * states, "sequences times states")
     for i in range(0, len(rows), BLOCK):
+        check_time()
         examples = [example_from(row, method.vocabulary) for row in rows[i:i + BLOCK]]
         mean, error = method.nll_bound(collate(examples).to(method.device), states, generator)
         pairs = zip(mean.tolist(), error.tolist(), strict=True)

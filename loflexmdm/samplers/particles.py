@@ -31,6 +31,7 @@ from .event_driven import EventDriven
 from .gap_by_gap import Gap, GapByGap
 from .left_to_right import LeftToRight
 from .state import Limits, State, room, too_short
+from ..support.limits import check_time
 from ..support.random_numbers import seeded
 from ..support.transfers import lists
 
@@ -517,6 +518,7 @@ def draw_particles(
     crowd.collect()
     calls = evaluations = 0
     while crowd.slot:
+        check_time()
         calls, evaluations = calls + 1, evaluations + len(crowd.slot)
         crowd.step(intensity_fn)
 

@@ -22,6 +22,7 @@ from ..process.intensities import IntensityFn
 from ..process.states import PartialSequences
 from .base import Sampler, channel_words
 from .state import Info, Limits, State
+from ..support.limits import check_time
 from ..support.random_numbers import seeded
 from ..support.transfers import lists, to_device
 
@@ -218,7 +219,7 @@ def simulate(
 
     Row i depends on `seeds[i]`, its prompt and the model, not on the other rows. ValueError if a seed is missing,
     tau_max is not positive and finite, the limits name an unknown channel, or one whose events do not come at rates
-    for a sampler that needs them."""
+    for a sampler that needs them. TimeoutError once the seconds of a `Budget` are over."""
     _check(prompts, sampler, seeds, limits)
     harvest = _Harvest(len(seeds), record, limits)
     state = sampler.init(prompts, [seeded(s) for s in seeds], limits)
@@ -226,6 +227,8 @@ def simulate(
 
     with tqdm(total=len(seeds), desc="sampling", unit="seq", disable=not progress) as bar:
         while True:
+            check_time()
+
             # rows that are finished cost nothing from here on
             done = state.done.tolist()
             if any(done):

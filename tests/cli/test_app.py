@@ -1,25 +1,27 @@
-"The app: answers without a page, its HTTP API by gradio's client, and the page in a browser."
+"The app: answers without a page, and the page in a browser."
+import asyncio
 import csv
 import io
 import json
-import os
 import re
 import shutil
-import subprocess
+import signal
 import sys
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+import time
 
 import pytest
 from commands import call
 from rdkit import Chem
+from served import Direct, running, seconds_to_end
 
 from loflexmdm.cli import answers as answers_module
-from loflexmdm.cli.answers import Answers, cards, drawing, file_text
-from loflexmdm.cli.app import ACTIONS, AppOptions, Calls, check_form, models_for, opened_socket
+from loflexmdm.cli.answers import Answers, Drawings, cards, drawing, file_text
+from loflexmdm.cli.app import ACTIONS, PAGE, AppOptions, Calls, check_form, models_for, paced
+from loflexmdm.cli.service import opened_socket
 from loflexmdm.cli.structure_editor import to_molfile
 from loflexmdm.molecules.closures import ring_size
 from loflexmdm.molecules.scores.makeable import objection
+from loflexmdm.support.limits import Budget
 
 BROWSER = next((f for name in ("chromium", "chromium-browser", "google-chrome") if (f := shutil.which(name))), None)
 MODELS = "molecules-moses-ar", "lead-edits", "star-medium-ordered", "repair-text"
@@ -30,35 +32,44 @@ GRAPH = "4 1  12 4  0 5  1 9  4 7  3 4  7 19  4 0  9 2    3 5"
 def answers(): return Answers(MODELS)
 
 
-def last(rows): return list(rows)[-1]
+@pytest.fixture(scope="module")
+def calls():
+    answers = Answers(["molecules-leads", "lead-edits"])
+    return Calls(answers.described(), Direct(answers), Direct(Drawings()), Budget(rows=256, seconds=60))
+
+
+def last(answers): return list(answers)[-1].rows
+
+
+def of_page(parts):
+    "The last of what a callback of the page yields."
+    async def read(): return [part async for part in parts][-1]
+    return asyncio.run(read())
 
 
 def test_every_model_answers_its_own_example(answers):
     for row in answers.described():
         found = answers.edit if row["edits"] else answers.sample
-        rows = last(found(row["model"], row["prompt"], n=2))
+        rows = last(found(row["model"], row["prompt"] or None, n=2, seed=0))
         assert len(rows) == 2 and json.loads(json.dumps(rows)) == rows and "text" in rows[0]
 
 
-def test_the_page_closes_a_ring():
-    calls, name = Calls(Answers(["molecules-leads"])), "molecules-leads"
-    *_, (status, *_) = calls.molecule("Close", "*CCc1cccc(C*)c1", name, "", 4, 0, None, None, "drawn")
+def test_the_page_closes_a_ring(calls):
+    status, *_ = of_page(calls.molecule("Close", "*CCc1cccc(C*)c1", "molecules-leads", "", 4, 0, None, None, "drawn"))
     assert "4 drawn" in status
-    *_, (status, *_) = calls.molecule("Close", "*CC", name, "", 4, 0, None, None, "drawn")
+    status, *_ = of_page(calls.molecule("Close", "*CC", "molecules-leads", "", 4, 0, None, None, "drawn"))
     assert "two *" in status
 
 
 @pytest.mark.slow
-def test_the_page_asks_for_what_the_shell_asks_for():
-    calls, name = Calls(Answers(["molecules-leads", "lead-edits"])), "molecules-leads"
-
+def test_the_page_asks_for_what_the_shell_asks_for(calls):
     def rows(action, text, model, *asked):
-        *_, (status, *_, found) = calls.molecule(action, text, model, "", 3, 0, None, None, "drawn", *asked)
+        status, *_, found = of_page(calls.molecule(action, text, model, "", 3, 0, None, None, "drawn", *asked))
         assert found and len({row["smiles"] for row in found}) == len(found), status
         assert not any(objection(Chem.MolFromSmiles(row["smiles"])) for row in found)
         return found
 
-    ring = "*CCc1cccc(C*)c1"
+    ring, name = "*CCc1cccc(C*)c1", "molecules-leads"
     sizes = [ring_size(row["smiles"], ring) for row in rows("Close", ring, name, "12-13", "", "", "", True, True)]
     assert len(sizes) == 3 and {*sizes} <= {12, 13}
     links = rows("Link", "*c1ccncc1.*N1CCOCC1", name, "", "3-4", "0", "", True, True)
@@ -67,23 +78,45 @@ def test_the_page_asks_for_what_the_shell_asks_for():
     assert all(Chem.MolFromSmiles(row["smiles"]).GetNumAtoms() > 10 for row in edits)
 
 
-def test_a_generation_of_each_action_is_played_as_it_is_drawn(answers):
-    calls = Calls(Answers(["molecules-leads", "lead-edits"]))
+def test_a_generation_of_each_action_is_played_as_it_is_drawn(calls):
+    play = lambda *arguments: asyncio.run(calls.play_molecule(*arguments, None, None))
     for action, text, said in ("Close", "*CCc1cccc(C*)c1", "A generation in"), ("Close", "*CC", "two *"):
-        status, player = calls.play_molecule(action, text, "molecules-leads", "", 0, None, None)
+        status, player = play(action, text, "molecules-leads", "", 0)
         assert said in status and bool(player) == (said == "A generation in")
-    status, player = calls.play_molecule("Edit", "CC(=O)Nc1ccccc1", "lead-edits", "c1ccccc1", 0, None, None)
+    status, player = play("Edit", "CC(=O)Nc1ccccc1", "lead-edits", "c1ccccc1", 0)
     assert "A generation in" in status and player
-    status, _ = calls.play_molecule("Edit", "CC(=O)Nc1ccccc1", "lead-edits", "CC(=O)Nc1ccccc1", 0, None, None)
+    status, _ = play("Edit", "CC(=O)Nc1ccccc1", "lead-edits", "CC(=O)Nc1ccccc1", 0)
     assert "locks every token" in status
 
 
-def test_a_drawing_that_is_no_molecule_leaves_the_text(answers):
-    calls = Calls(Answers(["molecules-leads"]))
-    text, hint = calls.drawn(to_molfile("*CC"), "Grow")
+def test_a_drawing_that_is_no_molecule_leaves_the_text(calls):
+    text, hint = asyncio.run(calls.drawn(to_molfile("*CC"), "Grow"))
     assert text == "*CC" and "a fragment with *" in hint
-    text, hint = calls.drawn("no molfile", "Grow")
+    text, hint = asyncio.run(calls.drawn("no molfile", "Grow"))
     assert "value" not in text and "drawing: cannot be read" in hint
+
+
+def test_a_page_is_asked_every_second_whether_it_is_still_there():
+    left = []
+
+    async def slow():
+        try:
+            yield 1
+            await asyncio.sleep(60)
+        finally: left.append(True)
+
+    async def leave():
+        found = []
+        async for _, part in paced(slow(), 0.02):
+            found.append(part)
+            if len(found) == 4: break
+        return found
+    assert asyncio.run(leave()) == [1, None, None, None] and left
+
+
+def test_notes_on_a_prompt_are_shown(calls):
+    status, *_ = of_page(calls.molecule("Grow", "*c1ccc([2H])nc1", "molecules-leads", "", 1, 0, None, None, "drawn"))
+    assert "isotopes left out" in status
 
 
 def test_cards_shade_what_was_given():
@@ -92,21 +125,21 @@ def test_cards_shade_what_was_given():
 
 
 def test_rows_do_not_depend_on_batches(answers, monkeypatch):
-    whole = last(answers.sample("star-medium-ordered", GRAPH, n=9))
+    whole = last(answers.sample("star-medium-ordered", GRAPH, n=9, seed=0))
     monkeypatch.setattr(answers_module, "BATCH", 4)
-    parts = list(answers.sample("star-medium-ordered", GRAPH, n=9))
-    assert [len(p) for p in parts] == [4, 8, 9] and [r["text"] for r in parts[-1]] == [r["text"] for r in whole]
+    parts = list(answers.sample("star-medium-ordered", GRAPH, n=9, seed=0))
+    assert [len(p.rows) for p in parts] == [4, 8, 9, 9]
+    assert [r["text"] for r in parts[-1].rows] == [r["text"] for r in whole]
 
 
 @pytest.mark.parametrize("form, values, says", [
-    ("sample", dict(name="star-medium", prompt=""), "star-medium-ordered"),
-    ("sample", dict(name="star-medium-ordered", prompt=GRAPH, n=0), "n=0: must be at least 1"),
-    ("sample", dict(name="star-medium-ordered", prompt=GRAPH, n=257), "at most 256"),
-    ("sample", dict(name="molecules-moses-ar", prompt="*c1cc"), "c1cc"),
-    ("edit", dict(name="molecules-moses-ar", text="CC"), "does not edit"),
-    ("edit", dict(name="lead-edits", text="CC)"), "not a molecule"),
-    ("edit", dict(name="repair-text", text="abc", keep="1-3"), "locks every token"),
-    ("sample", dict(name="star-medium-ordered", prompt=GRAPH, temperature=-1.0), "temperature"),
+    ("sample", dict(name="star-medium", prompts=GRAPH), "star-medium-ordered"),
+    ("sample", dict(name="star-medium-ordered", prompts=GRAPH, n=0), "n=0: must be at least 1"),
+    ("sample", dict(name="molecules-moses-ar", prompts="*c1cc"), "c1cc"),
+    ("edit", dict(name="molecules-moses-ar", texts="CC"), "does not edit"),
+    ("edit", dict(name="lead-edits", texts="CC)"), "not a molecule"),
+    ("edit", dict(name="repair-text", texts="abc", keep="1-3"), "locks every token"),
+    ("sample", dict(name="star-medium-ordered", prompts=GRAPH, temperature=-1.0), "temperature"),
 ])
 def test_bad_calls_are_refused_in_words(answers, form, values, says):
     with pytest.raises(ValueError, match=re.escape(says)): last(getattr(answers, form)(**values))
@@ -125,7 +158,7 @@ def test_the_example_of_each_action_fits_it_alone(action, answers):
 
 
 def test_files_hold_the_rows(answers):
-    rows = last(answers.sample("molecules-moses-ar", "*c1ccc2c(c1)OCCO2", n=4))
+    rows = last(answers.sample("molecules-moses-ar", "*c1ccc2c(c1)OCCO2", n=4, seed=0))
     table = list(csv.DictReader(io.StringIO(file_text(rows, ".csv"))))
     assert [r["smiles"] for r in table] == [r["smiles"] for r in rows]
     assert file_text(rows, ".sdf").count("$$$$") == sum(bool(r["smiles"]) for r in rows)
@@ -149,57 +182,34 @@ def test_a_port_in_use_is_one_line():
 def test_it_listens_on_this_machine_unless_told_otherwise(): assert AppOptions.host == "127.0.0.1"
 
 
+@pytest.mark.parametrize("request_line, used", [
+    ("GET /", True), ("GET /assets/a.js", True), ("POST /gradio_api/queue/join", True),
+    ("POST /gradio_api/upload", False), ("GET /gradio_api/info", False), ("POST /gradio_api/run/sample", False),
+    ("GET /gradio_api/file=/etc/passwd", False),
+    ("POST /gradio_api/call/molecule", False), ("GET /gradio_api/proxy=http://a", False),
+])
+def test_the_page_has_its_own_routes_only(request_line, used): assert bool(PAGE.fullmatch(request_line)) == used
+
+
 @pytest.fixture(scope="module")
 def server():
-    "Address of a running app."
+    "Process and address of a running app."
     pytest.importorskip("gradio", reason="gradio is not installed: pip install 'loflexmdm[app]'")
-    argv = [sys.executable, "-m", "loflexmdm.cli", "app", *MODELS, "--port", "0", "--device", "cpu"]
-    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=os.environ | dict(OMP_NUM_THREADS="1"))
-    for line in process.stderr:
-        if found := re.search(r"open (http://\S+)", line): break
-    else: pytest.fail("the app did not start")
-    yield found[1] + "/"
-    process.terminate()
-    process.wait(30)
+    with running("app", *MODELS) as (process, address): yield process, address + "/"
 
 
-@pytest.fixture
-def client(server):
-    from gradio_client import Client
-    return Client(server, verbose=False, analytics_enabled=False)
-
-
-def test_the_api_gives_the_rows_of_python(client, answers):
-    found = client.predict("star-medium-ordered", GRAPH, 3, 0, 0, 0, api_name="/sample")
-    assert found == last(answers.sample("star-medium-ordered", GRAPH, n=3))
-    wanted = dict(valid=2, unique=True)
-    found = client.predict("molecules-moses-ar", "*c1ccncc1", 0, 1, 0, 0, wanted, api_name="/sample")
-    assert found == last(answers.sample("molecules-moses-ar", "*c1ccncc1", seed=1, **wanted)) and len(found) == 2
-    edited = client.predict("repair-text", "retrun the numebr of bytes", "", 2, 0, api_name="/edit")
-    assert edited == last(answers.edit("repair-text", "retrun the numebr of bytes", n=2))
-    assert [m["model"] for m in client.predict(api_name="/models")] == list(MODELS)
-    assert client.predict("molecules-moses-ar", ["CCO"], 4, 0, api_name="/score")[0]["nats"] > 0
-    assert 'class="lp"' in client.predict("star-medium-ordered", GRAPH, 0, api_name="/generation")
-
-
-def test_the_api_says_what_is_wrong(client):
-    with pytest.raises(Exception, match="vald=2: unknown setting"):
-        client.predict("star-medium-ordered", GRAPH, 3, 0, 0, 0, dict(vald=2), api_name="/sample")
-    with pytest.raises(Exception, match="batch_size: is set by the app"):
-        client.predict("star-medium-ordered", GRAPH, 3, 0, 0, 0, dict(batch_size=2), api_name="/sample")
-    with pytest.raises(Exception, match="did you mean 'star-medium-ordered'|choose one of"):
-        client.predict("star-medium", GRAPH, 3, 0, 0, 0, api_name="/sample")
-
-
-def test_the_api_has_its_functions_and_no_others(client):
-    named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    assert set(named) == {"/models", "/sample", "/edit", "/link", "/score", "/generation"}
-
-
-def test_another_host_name_is_refused(server):
-    with pytest.raises(HTTPError) as refused: urlopen(Request(server, headers=dict(Host="attacker.example")))
-    assert refused.value.code == 400
-    assert "connect-src 'self'" in urlopen(server).headers["content-security-policy"]
+@pytest.mark.slow
+def test_routes_of_gradio_are_for_who_has_opened_the_page(server):
+    httpx = pytest.importorskip("httpx")
+    _, address = server
+    joined = dict(data=[], fn_index=0, session_hash="abc")
+    with httpx.Client(base_url=address) as client:
+        assert client.post("gradio_api/queue/join", json=joined).status_code == 403
+        assert "connect-src 'self'" in client.get("/").headers["content-security-policy"]
+        assert client.post("gradio_api/queue/join", json=joined).status_code != 403
+        assert client.post("gradio_api/upload", files=dict(files=b"x")).status_code == 404
+        assert client.get("/", headers=dict(host="evil.example")).status_code == 400
+        assert client.get("health").json() == dict(status="ok")
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +225,7 @@ def browser():
 @pytest.fixture(params=[1280, 390])
 def tab(browser, server, request):
     "The page at two widths; nothing may go wrong on it, or be asked of another machine."
+    _, server = server
     tab, wrong = browser.new_page(viewport=dict(width=request.param, height=900)), []
     tab.set_default_timeout(120_000)
     tab.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
@@ -316,3 +327,30 @@ def test_a_call_can_be_stopped(tab):
     tab.get_by_role("button", name="Stop").first.click()
     tab.wait_for_timeout(3000)
     assert 0 < tab.locator(".la-card").count() < 256 and tab.locator("text=Done:").count() == 0
+
+
+def test_ctrl_c_ends_the_app_while_a_page_is_open(browser):
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install 'loflexmdm[app]'")
+    with running("app", "star-medium-ordered") as (process, address):
+        tab = browser.new_page()
+        tab.goto(address)
+        tab.wait_for_selector("text=Generate")
+        tab.get_by_role("button", name="Generate").first.click()
+        assert seconds_to_end(process, signal.SIGINT) < 3
+        tab.close()
+
+
+def test_a_closed_page_ends_its_call(browser, server):
+    httpx = pytest.importorskip("httpx")
+    tab, calls = browser.new_page(), lambda: httpx.get(server[1] + "metrics").text
+    tab.goto(server[1])
+    tab.get_by_label("number input for Number").first.fill("256")
+    tab.keyboard.press("Tab")
+    tab.get_by_role("button", name="Generate").first.click()
+    tab.wait_for_selector(".la-card")
+    assert "loflexmdm_running 1.0" in calls()
+    tab.close()
+    begun = time.monotonic()
+    while "loflexmdm_running 0.0" not in calls():
+        assert time.monotonic() - begun < 8
+        time.sleep(0.2)

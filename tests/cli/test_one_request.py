@@ -43,8 +43,9 @@ def test_shell_python_and_app_give_equal_rows(model, prompt, settings, tmp_path)
     assert code == 0, said
     shell = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
     assert shell == load(model).sample(prompt, **settings).rows()
-    *_, app = Answers([model]).sample(model, prompt or "", **settings)
-    assert app == [{k: v for k, v in row.items() if not isinstance(v, list)} for row in shell]
+    *_, app = Answers([model]).sample(model, prompt, **settings)
+    plain = [{k: v for k, v in row.items() if not isinstance(v, list)} for row in shell]
+    assert app.rows == [dict(input=0, **row) for row in plain]
 
 
 @pytest.mark.parametrize("command, cls, model", [

@@ -1,0 +1,61 @@
+"Servers for tests: calls answered in this process, and real servers in others."
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+from loflexmdm.support.limits import Budget
+from loflexmdm.support.workers import parts_of
+
+
+class Direct:
+    "Answers calls as `Workers` does, in this process."
+    def __init__(self, target):
+        self.target, self.ready, self.waiting, self.restarts = target, True, [], 0
+        self.running = type("None", (), dict(total=lambda self: 0))()
+
+    async def open(self): pass
+    def close(self): pass
+
+    async def call(self, name, *arguments, caller="", budget=Budget(), **settings):
+        with budget.started(): found = list(parts_of(getattr(self.target, name)(*arguments, **settings)))
+        for part in found: yield part
+
+    async def result(self, name, *arguments, **settings):
+        last = None
+        async for last in self.call(name, *arguments, **settings): pass
+        return last
+
+
+@contextmanager
+def running(*argv, env=(), seconds=120):
+    "Run a server; yield its process and its address."
+    argv = [sys.executable, "-m", "loflexmdm.cli", *argv, "--port", "0", "--device", "cpu"]
+    env = os.environ | dict(OMP_NUM_THREADS="1") | dict(env)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if found := re.search(r"open (http://[^/]+)", line): break
+    else: raise AssertionError("".join(said))
+    try: yield process, found[1]
+    finally:
+        if process.poll() is None: process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+
+
+def seconds_to_end(process, number) -> float:
+    "Send a signal; return the seconds until the process has ended."
+    begun = time.monotonic()
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    return time.monotonic() - begun
+
+
+def children_of(pid: int) -> list[int]:
+    "Return the processes that a process has started and that answer calls."
+    found = subprocess.run(["pgrep", "-P", str(pid), "-f", "spawn_main"], capture_output=True, text=True).stdout
+    return [int(word) for word in found.split()]
