@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import count
 from multiprocessing import get_context
 from typing import Any
 
@@ -145,6 +146,8 @@ class Workers:
         self.idle: list[Worker] = []
         self.waiting: list[tuple[str, asyncio.Future]] = []
         self.running: Counter = Counter()  # calls of each caller
+        self.turns: dict[str, int] = {}  # of callers with calls: number of the latest that began
+        self.numbers = count(1)
         self.restarts = 0
         self.closed = False
         self.tasks: set[asyncio.Task] = set()
@@ -231,6 +234,7 @@ class Workers:
                 elif place[1].done() and not place[1].cancelled(): self._offer(place[1].result())
                 raise
         self.running[caller] += 1
+        self.turns[caller] = next(self.numbers)
         return worker
 
     async def _give(self, worker: Worker, caller: str, settled: bool):
@@ -238,6 +242,7 @@ class Workers:
         if not settled: settled = await worker.settle()
         self.running[caller] -= 1
         self.running += Counter()  # drops those without calls
+        if not self.running[caller] and caller not in dict(self.waiting): self.turns.pop(caller, None)
         if settled: self._offer(worker)
         else: await self._replace(worker)
 
@@ -261,9 +266,9 @@ class Workers:
                 if not self.closed: worker.start()
 
     def _offer(self, worker: Worker):
-        "Give a process to the caller that waits and has fewest calls running, or keep it."
+        "Give a process to the caller that has waited longest since its latest call began, or keep it."
         if not self.waiting: return self.idle.append(worker)
-        place = min(self.waiting, key=lambda place: self.running[place[0]])
+        place = min(self.waiting, key=lambda place: self.turns.get(place[0], 0))
         self.waiting.remove(place)
         place[1].set_result(worker)
 

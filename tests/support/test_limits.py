@@ -1,7 +1,7 @@
 "Limits, the variables that raise them, and what is said."
 import pytest
 
-from loflexmdm.support.limits import Limit
+from loflexmdm.support.limits import ROWS, SMILES, SPENDING, Budget, Limit, check_time
 
 FEW = Limit(1000, "letters", "LOFLEXMDM_MAX_FOR_TESTS")
 
@@ -25,3 +25,30 @@ def test_a_variable_holds_another_number(monkeypatch, text, now):
 def test_a_variable_without_a_positive_whole_number_is_refused(monkeypatch, text):
     monkeypatch.setenv(FEW.variable, text)
     with pytest.raises(ValueError, match=f"{FEW.variable}=.*: must be a positive whole number"): FEW.check(1, "a word")
+
+
+def test_a_budget_lowers_limits_and_never_raises_them():
+    with Budget(rows=100, seconds=60).started():
+        assert ROWS.now == 100 and SMILES.now == SMILES.most
+        with Budget(rows=7).started(): assert ROWS.now == 7
+        with pytest.raises(ValueError, match="^rows: 101 sequences; at most 100 are allowed$"): Budget(rows=101).begin()
+        assert Budget(seconds=5).begin().end < Budget().begin().end <= SPENDING.get().end
+    assert ROWS.now == ROWS.most
+
+
+@pytest.mark.parametrize("n", [0, -1, float("nan"), "5", True])
+def test_a_budget_is_of_positive_numbers(n):
+    with pytest.raises(ValueError, match="seconds=.*: must be a positive number"): Budget(seconds=n).begin()
+
+
+def test_parts_are_computed_within_the_budget_and_not_what_follows_them():
+    def parts():
+        for _ in range(2): yield ROWS.now
+    assert [(part, ROWS.now) for part in Budget(rows=5).each(parts())] == [(5, ROWS.most)] * 2
+
+
+def test_time_that_is_over_and_work_that_nobody_waits_for_end():
+    with Budget(seconds=1e-9).started(), pytest.raises(TimeoutError, match="seconds=1e-09: the time is over"): check_time()
+    with Budget().started(lambda: True), pytest.raises(TimeoutError, match="nobody waits"):
+        with Budget(seconds=60).started(): check_time()
+    check_time()
