@@ -26,7 +26,7 @@ class Direct:
 
     async def result(self, name, *arguments, **settings):
         last = None
-        async for last in self.call(name, *arguments, **settings): pass
+        async for last in self.call(name, *arguments, **settings): pass  # noqa: B007
         return last
 
 

@@ -51,7 +51,7 @@ class Spending(NamedTuple):
     stopped: Callable[[], bool] = bool  # returns True once nobody waits for the result
 
 
-SPENDING: ContextVar[Spending] = ContextVar("spending", default=Spending())
+SPENDING: ContextVar[Spending] = ContextVar("spending", default=Spending())  # noqa: B039 (it is immutable)
 
 
 class Limit(NamedTuple):

@@ -120,8 +120,8 @@ def test_notes_on_a_prompt_are_shown(calls):
 
 
 def test_cards_shade_what_was_given():
-    shaded = drawing("O=C(c1ccncc1)N1CCOCC1", "*c1ccncc1.*N1CCOCC1").count("#FFE09E")
-    assert shaded >= 12 and "#FFE09E" not in drawing("O=C(c1ccncc1)N1CCOCC1")
+    shaded = drawing("O=C(c1ccncc1)N1CCOCC1", "*c1ccncc1.*N1CCOCC1").count("#FFCC72")
+    assert shaded >= 12 and "#FFCC72" not in drawing("O=C(c1ccncc1)N1CCOCC1")
 
 
 def test_rows_do_not_depend_on_batches(answers, monkeypatch):
