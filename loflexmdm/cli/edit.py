@@ -211,7 +211,7 @@ def run_edit(options: EditOptions):
     with rows_of(out, info, decided, model, len(editable)) as found:
         fill_edits(found, model, request, editable)
         rows = result_rows(attempts, found.rows, task)
-        for line in status_lines(rows, Samples([], [], **found.counters).counted()): print_status(line)
+        for line in status_lines(rows, Samples([], [], **found.counters).counters_text()): print_status(line)
         rows = with_columns(kept_rows(rows, request, task), inputs)
         write_edits(out, rows, info | dict(counters=found.counters), task)
         if isinstance(found, SavedRows): found.remove()

@@ -48,7 +48,7 @@ def status_lines(rows: Sequence[dict], samples: Samples, task: Task | None, sett
     """Return the status lines on a command's rows: counters, states, and the task's advice.
 
     `settings`: those of the request and the sampler, by name."""
-    states, lines = states_of(rows), [samples.counted()]
+    states, lines = states_of(rows), [samples.counters_text()]
     if states: lines.append(f"of {len(rows)}: " + ", ".join(f"{n} {state}" for state, n in states.items()))
     if task is None or settings.get("valid"): return lines  # as many as wanted, whatever their share
     return lines + task.output.advice(rows, settings)

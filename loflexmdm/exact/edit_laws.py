@@ -6,7 +6,8 @@ dependence it loses, and the tightness of its bounds."""
 # %% auto #0
 __all__ = ['Columns', 'View', 'VIEWS', 'KINDS', 'EditRates', 'optimal_columns', 'columns_by', 'Label', 'kind_of', 'EditLaw',
            'EditStates', 'enumerate_edits', 'group_probs', 'view_probs', 'label_rates', 'edit_matrix', 'moves_matrix',
-           'edit_residual', 'generated', 'PairLaw', 'pair_law', 'bound_terms', 'edit_bounds', 'edit_nll', 'edit_oracle']
+           'edit_residual', 'generated_views', 'PairLaw', 'pair_law', 'bound_terms', 'edit_bounds', 'edit_nll',
+           'edit_oracle']
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #8f351f46
 from collections import Counter
@@ -86,7 +87,7 @@ def _tokens(columns: Columns, shown: frozenset[int]) -> tuple[int, ...]:
     return tuple(v for v, _ in side if v != BLANK)
 
 
-def _written(columns: Columns, shown: frozenset[int]) -> tuple[int, ...]:
+def _target_flags(columns: Columns, shown: frozenset[int]) -> tuple[int, ...]:
     "Return 1 for each token of x_t that is a target, else 0."
     side = _side(columns, shown)
     return tuple(int(target) for v, target in side if v != BLANK)
@@ -99,12 +100,12 @@ def _end(columns: Columns) -> tuple[int, ...]:
 
 VIEWS: dict[str, Callable[[Columns, frozenset[int]], tuple[int, ...]]] = {
     "tokens": lambda columns, shown: (),
-    "written": _written,
+    "written": _target_flags,
     "source": lambda columns, shown: _tokens(columns, frozenset()),
     "both": lambda columns, shown: (
         *_tokens(columns, frozenset()),
         BLANK,
-        *_written(columns, shown),
+        *_target_flags(columns, shown),
     ),
 }  # the generator's inputs besides the tokens of x_t
 KINDS = ("insert", "delete", "substitute")
@@ -188,7 +189,7 @@ class EditLaw:
         Probabilities by class and view, flows (probability times rate) by class and edit, summed over alignments."""
         return _weights(self)
 
-    def seen(self, columns: Columns, shown: frozenset[int]) -> View:
+    def view_of(self, columns: Columns, shown: frozenset[int]) -> View:
         "Return the generator's view when these columns are shown."
         return _tokens(columns, shown), VIEWS[self.view](columns, shown)
 
@@ -229,14 +230,14 @@ def _events(
 ) -> list[tuple[int, Label, float]]:
     "Return column, label and rate of every event from one state."
     found = []
-    here = views.of(law.seen(columns, shown))
+    here = views.of(law.view_of(columns, shown))
     for j, (a, b) in enumerate(columns):
         if a == b or j in shown: continue
         kind = kind_of((a, b))
         # an insertion is placed in the gap after the previous tokens, other edits at a token
         before = len(_tokens(columns[:j], shown))
         column = before + (kind != "insert")
-        after = views.of(law.seen(columns, shown | {j}))
+        after = views.of(law.view_of(columns, shown | {j}))
         label = Label(here, after, kind, column, b)
         found.append((j, label, rates[j]))
     return found
@@ -264,7 +265,7 @@ def enumerate_edits(law: EditLaw) -> EditStates:
             count = Counter(zip(rates_of_edits, bits))
             group = groups.of(tuple((count[b, 0], count[b, 1]) for b in speeds))
             here = states.of((k, shown))
-            rows.append((here, k, group, views.of(law.seen(columns, shown))))
+            rows.append((here, k, group, views.of(law.view_of(columns, shown))))
             for j, label, b in _events(law, columns, rates, shown, views):
                 after = states.of((k, shown | {j}))
                 moves.append((here, after, labels.of(label), b))
@@ -373,7 +374,7 @@ def _push(
     return change.index_add(1, source, -flow)
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #2e4adfea
-def generated(
+def generated_views(
     law: EditLaw,
     model: EditRates | None = None,
     tau_max: float = 40.0,
@@ -424,8 +425,8 @@ def _ends(law: EditLaw) -> tuple[list[str], list[str]]:
 
 
 def pair_law(law: EditLaw, final: Float[Tensor, "alignments views"] | None = None) -> PairLaw:
-    "Return the law's coupling and the generated one. `final` is from `generated`."
-    final = generated(law) if final is None else final
+    "Return the law's coupling and the generated one. `final` is from `generated_views`."
+    final = generated_views(law) if final is None else final
     x0, x1 = _ends(law)
     sources = tuple(dict.fromkeys(x0))
     targets = tuple(dict.fromkeys(x1))

@@ -5,8 +5,8 @@ a given draft."""
 
 # %% auto #0
 __all__ = ['EDITS', 'COUPLINGS', 'GIVEN', 'LATEST', 'EditTargets', 'edit_targets', 'log_tokens', 'log_rates', 'EditTerms',
-           'merged', 'edit_terms', 'check_source', 'EditFlowConfig', 'source_of', 'beside', 'after_source', 'Noised',
-           'on_cpu', 'FromSources', 'EditFlow', 'except_present']
+           'merge_cost', 'edit_terms', 'check_source', 'EditFlowConfig', 'source_of', 'beside', 'after_source',
+           'Noised', 'on_cpu', 'FromSources', 'EditFlow', 'except_present']
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #9bb67748
 import math
@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .base import Method, by_length
-from .flexmdm import FlexMDM, ScheduleName, check_clean, schedule_named
+from .flexmdm import FlexMDM, ScheduleName, check_clean, schedule_of
 from ..networks.build import build_network, check_network
 from ..networks.transformer import SizeName, positive_rate
 from ..process.alignments import BLANK, Aligned, Corrupted, Empty, Masks, Source
@@ -48,7 +48,7 @@ class EditTargets(NamedTuple):
     token: Int[Tensor, " edits"]  # token to write; BLANK for a deletion
     rate: Float[Tensor, " edits"]  # rate of the edit, per unit of clock time
 
-    def shifted(self, by: Int[Tensor, " batch"]) -> "EditTargets":
+    def shift(self, by: Int[Tensor, " batch"]) -> "EditTargets":
         "Shift the edits `by` (batch,) columns to the right."
         return self._replace(column=self.column + by[self.row])
 
@@ -109,7 +109,7 @@ class EditTerms(NamedTuple):
     tight: Float[Tensor, " batch"]  # each edit by itself
 
 
-def merged(targets: EditTargets, rows: int) -> Float[Tensor, " batch"]:
+def merge_cost(targets: EditTargets, rows: int) -> Float[Tensor, " batch"]:
     """Compute the cost of merging edits into labels. Sum over labels of f log f less the sum over edits of b log b, f
     the sum of a label's b."""
     label = torch.stack([targets.row, targets.channel, targets.column, targets.token], -1)
@@ -126,7 +126,7 @@ def edit_terms(out: Intensities, targets: EditTargets) -> EditTerms:
     total, b = out.total(), targets.rate
     cost = b * (b.log() - log_rates(out, targets)) - b
     tight = total.index_add(0, targets.row, cost.to(total.dtype))
-    of_labels = merged(targets, len(total)).to(total.dtype)
+    of_labels = merge_cost(targets, len(total)).to(total.dtype)
     return EditTerms(tight + of_labels, tight)
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #7c05b02c
@@ -180,14 +180,14 @@ def beside(x0: PartialSequences, x: PartialSequences) -> PartialSequences:
     ahead = torch.where(x0.valid, columns_of(x0), width)
     behind = torch.where(x.valid, columns_of(x) + lengths[:, None], width)
 
-    def joined(first, second, fill):
+    def concat(first, second, fill):
         out = first.new_full((len(first), width + 1), fill)
         return out.scatter(-1, ahead, first).scatter(-1, behind, second)[:, :width]
 
     return PartialSequences(
-        joined(x0.tokens, x.tokens, PAD),
-        joined(x0.valid, x.fixed, False),
-        joined(torch.ones_like(x0.closed), x.closed, True),
+        concat(x0.tokens, x.tokens, PAD),
+        concat(x0.valid, x.fixed, False),
+        concat(torch.ones_like(x0.closed), x.closed, True),
     )
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #c3491f38
@@ -252,7 +252,7 @@ class FromSources:
             raise ValueError(f"coupling={self.config.coupling!r}: starts from given sequences; use edit(sequences)")
         prompts = self.start(prompts, limit)
         x0 = prompts if self.config.coupling == "empty" else self.sources(prompts, seeds)
-        return self.beginning(x0)
+        return self.initial_state(x0)
 
     def sources(self, prompts: PartialSequences, seeds: Sequence[int]) -> PartialSequences:
         "Draw a source for each prompt. Row i depends only on `seeds[i]`."
@@ -271,9 +271,9 @@ class FromSources:
                 f"edit: this model starts from coupling={self.config.coupling!r}; "
                 "train with coupling = pairs, corrupted or uniform to edit sequences"
             )
-        return self.beginning(sources)
+        return self.initial_state(sources)
 
-    def beginning(self, x0: PartialSequences) -> PartialSequences:
+    def initial_state(self, x0: PartialSequences) -> PartialSequences:
         "Return the initial state of sources to edit: the sources."
         return x0
 
@@ -294,7 +294,7 @@ class EditFlow(FromSources, Method):
         rates = tuple(name for name in EditFlow.channels if name in self.channels)
         tokens = ("insert_token",) if rates == ("insert",) else ("insert_token", "token")
         build_network(self, ("time", *rates, *tokens), len(vocabulary))
-        self.clock = schedule_named(config.schedule)
+        self.clock = schedule_of(config.schedule)
         self.proposal = ClockProposal()
 
         # conditions are part of prompts, and never drawn
@@ -334,16 +334,16 @@ class EditFlow(FromSources, Method):
     ) -> Noised:
         "Draw an alignment of each pair, and which of its edits are done at clock readings `tau` (batch,)."
         aligned = align(*pairs, self.config.alignment, on_cpu(generator), limit=self.config.max_length)
-        shown, rate = self.shown(aligned, tau, generator)
+        shown, rate = self.draw_shown(aligned, tau, generator)
         x = at(aligned, shown)._replace(origin=None)
         targets = edit_targets(aligned, shown, rate)
 
         if self.config.source == "shown":
             x = beside(pairs.x0, x)
-            targets = targets.shifted(pairs.x0.lengths)
+            targets = targets.shift(pairs.x0.lengths)
         return Noised(x, targets, tau, weight)
 
-    def shown(
+    def draw_shown(
         self, aligned: Aligned, tau: Float[Tensor, " batch"], generator: torch.Generator | None = None
     ) -> tuple[Bool[Tensor, "batch slots"], Float[Tensor, "batch slots"] | None]:
         "Draw columns whose edit has happened, and rates of the others. At clock readings `tau`; None: all are 1."
@@ -397,7 +397,7 @@ class EditFlow(FromSources, Method):
 
         return estimate(draw, samples)
 
-    def beginning(self, x0: PartialSequences) -> PartialSequences:
+    def initial_state(self, x0: PartialSequences) -> PartialSequences:
         "Return the initial state of sources to edit. The sources, after a second copy of each if they are shown."
         return beside(x0, x0) if self.config.source == "shown" else x0
 

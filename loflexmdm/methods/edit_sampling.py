@@ -21,7 +21,7 @@ from ..process.states import PartialSequences
 from ..samplers import EventDriven, Limits, Samples, TauLeaping, simulate
 from ..samplers.base import reader
 from ..samplers.draws import draws
-from ..samplers.state import Info, RowFloat, State, advance, finished
+from ..samplers.state import Info, RowFloat, State, advance, is_finished
 from ..samplers.tau_leaping import next_reading, poisson_quantile
 
 # %% ../../nbs/methods/16_edit_sampling.ipynb #co000003
@@ -97,7 +97,7 @@ class ThereAndBack(TauLeaping):
         late = 1 - torch.expm1(-tau) / torch.expm1(-far)
         deleted = (draws(ahead, 1)[0] < late[:, None]) & ahead.x.free
         back, _ = advance(ahead, tau, dict(delete=deleted.long()), dict(delete=None))
-        done = finished(back.x, tau, back.full, back.limits)
+        done = is_finished(back.x, tau, back.full, back.limits)
         return back._replace(done=done), Info(overflow, torch.zeros_like(overflow), forced)
 
 # %% ../../nbs/methods/16_edit_sampling.ipynb #co000007

@@ -59,7 +59,7 @@ class Kinds(NamedTuple):
         shares = self.log_counts(places) - torch.where(longest.isfinite(), longest, 0.0)
         return self.log_p + shares
 
-    def chosen(self, index: Int[Tensor, " batch"]) -> "Kinds":
+    def select(self, index: Int[Tensor, " batch"]) -> "Kinds":
         "Return a kind for each row."
         return Kinds(*(v[index] for v in self))
 
@@ -92,7 +92,7 @@ def draw_gaps(
     weights = kinds.log_weights(places).exp()
     u = uniforms((len(places), 1), generator, places.device)
     index = (weights.cumsum(-1) < u * weights.sum(-1, keepdim=True)).sum(-1).clamp_max(weights.shape[1] - 1)
-    return draw_places(places, kinds.chosen(index), most, generator), weights.sum(-1)
+    return draw_places(places, kinds.select(index), most, generator), weights.sum(-1)
 
 # %% ../../nbs/methods/28_fill_in_the_middle.ipynb #6de30015
 def cut_at(x1: PartialSequences, gaps: Int[Tensor, "batch gaps 2"]) -> PartialSequences:
@@ -167,7 +167,7 @@ class FillInTheMiddle(Autoregressive):
         "Return the prompts. ValueError for a mask, or too many gaps."
         return self.check_gaps(Method.start(self, prompts, limit), "prompt")
 
-    def numbered(self, x: PartialSequences) -> PartialSequences:
+    def number_gaps(self, x: PartialSequences) -> PartialSequences:
         "Replace the masks of layouts by numbered markers. The first of the prompt is 1, and so is the first after it."
         mask = x.masked
         number = mask.cumsum(-1) - torch.where(x.fixed, 0, (mask & x.fixed).sum(-1, keepdim=True))
@@ -181,11 +181,11 @@ class FillInTheMiddle(Autoregressive):
         kept: KeysAndValues | None = None,
     ) -> tuple[Intensities, KeysAndValues | None]:
         "Return logits (batch, 1, vocabulary + 1) of what follows layouts, and the key-value cache."
-        return super().read(self.numbered(x), tau, kept)
+        return super().read(self.number_gaps(x), tau, kept)
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         "Compute logits (batch, columns, vocabulary + 1) of what follows each column of layouts, at any time."
-        return super().at(self.numbered(x), tau)
+        return super().at(self.number_gaps(x), tau)
 
     # Likelihood and loss
 

@@ -101,7 +101,7 @@ class GenMD4(Canvas, Method):
 
     def token_logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
         "Compute log mu, up to a constant, of each hidden token. (batch, length, vocabulary + 1)."
-        return token_laws(self.token, self.backbone(self.seen(x), self.time(tau)))
+        return token_laws(self.token, self.backbone(self.network_input(x), self.time(tau)))
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
         """Compute intensities at clock readings `tau`, (batch,). Each mask shows at the rate sum_i w_i mu_i.
@@ -144,7 +144,7 @@ class GenMD4(Canvas, Method):
         tau: Float[Tensor, " batch"],
     ) -> Float[Tensor, " batch"]:
         "Compute the loss with the positions `hidden` masked. (batch, length); in nats per unit of clock time."
-        x = self.path.noised(x1, torch.where(hidden, MASKED, CLEAN))
+        x = self.path.corrupt(x1, torch.where(hidden, MASKED, CLEAN))
         logits = unread(self.token_logits, x, tau)[hidden]  # shown positions cost no memory
         terms = reveal_terms(logits, self.speed, x1.tokens[hidden])
         return terms.new_zeros(hidden.shape).masked_scatter(hidden, terms).sum(-1)

@@ -56,7 +56,7 @@ def widen(x: PartialSequences, limit: int) -> PartialSequences:
     return wide._replace(closed=torch.ones_like(wide.closed))
 
 
-def _picked(values: list, kept: list[bool]) -> list:
+def _pick(values: list, kept: list[bool]) -> list:
     "Return the values that are kept."
     return [v for v, keep in zip(values, kept, strict=True) if keep]
 
@@ -73,7 +73,7 @@ class Canvas:
         "Id of the blank. It is the number of tokens in the vocabulary, including special ones."
         return len(self.vocabulary)
 
-    def seen(self, x: PartialSequences) -> PartialSequences:
+    def network_input(self, x: PartialSequences) -> PartialSequences:
         """Return the network's input: tokens without flags.
 
         It reads a prompt's token as an unmasked one, so that it can fill in around any prompt."""
@@ -125,15 +125,15 @@ class Canvas:
             paths = [self._without_blanks(path, ks) for path, ks in zip(paths, kept, strict=True)]
         return replace(
             samples,
-            sequences=[_picked(s, ks) for s, ks in zip(samples.sequences, kept, strict=True)],
-            free=[_picked(f, ks) for f, ks in zip(samples.free, kept, strict=True)],
+            sequences=[_pick(s, ks) for s, ks in zip(samples.sequences, kept, strict=True)],
+            free=[_pick(f, ks) for f, ks in zip(samples.free, kept, strict=True)],
             trajectories=paths,
         )
 
     def _without_blanks(self, path: Trajectory, kept: list[bool]) -> Trajectory:
         "Remove the tokens that end as blanks from a trajectory."
         frames = [(tau, [t for t in tokens if t != self.blank]) for tau, tokens in path.frames]
-        return Trajectory(frames, _picked(path.inserted_at, kept), _picked(path.unmasked_at, kept))
+        return Trajectory(frames, _pick(path.inserted_at, kept), _pick(path.unmasked_at, kept))
 
 # %% ../../nbs/methods/08_masked.ipynb #270516c1
 RECONSTRUCTIONS = ("network", "uniform")  # laws of tokens that are hidden after the last step
@@ -186,7 +186,7 @@ class MaskedDiffusion(Canvas, Method):
     def logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
         "Compute token logits at clock readings (batch,), special tokens -inf. (batch, length, vocabulary + 1)."
         cond = self.cond[None] if self.time is None else self.time(tau)
-        return token_laws(self.token, self.backbone(self.seen(x), cond))
+        return token_laws(self.token, self.backbone(self.network_input(x), cond))
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
         "Compute intensities at clock readings `tau`, (batch,). 1 for every mask, 0 elsewhere, and the token law."
@@ -215,7 +215,7 @@ class MaskedDiffusion(Canvas, Method):
         times of the schedule are drawn on a lattice."""
         t = lattice_times(len(x1.tokens), generator, x1.tokens.device)
         tau = self.clock.tau(t)
-        x = self.path.noised(x1, self.path.sample(x1, tau, generator=generator))
+        x = self.path.corrupt(x1, self.path.sample(x1, tau, generator=generator))
         return x, tau.float(), self.clock.shape(t).float()
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
@@ -292,7 +292,7 @@ class MaskedDiffusion(Canvas, Method):
 
         def draw() -> Tensor:
             step = (lattice_times(len(x1.tokens), generator, self.device) * steps).long()
-            x = self.path.noised(x1, self.path.sample(x1, taus[step], generator=generator))
+            x = self.path.corrupt(x1, self.path.sample(x1, taus[step], generator=generator))
             logits = unread(self.logits, x, taus[step].float())
             return extra - weight[step] * clean_log_probs(logits, x1, x).sum(-1)
 

@@ -106,11 +106,11 @@ class OneEvent(Ordered, Method):
         "Return the mask of waiting positions, and log-rates of their events. The rates are the generator's."
         raise NotImplementedError
 
-    def aligned(self, batch: PartialSequences) -> PartialSequences:
+    def align(self, batch: PartialSequences) -> PartialSequences:
         "Convert clean sequences to the form that the path expects."
         return batch
 
-    def seen(self, x: PartialSequences) -> PartialSequences:
+    def network_input(self, x: PartialSequences) -> PartialSequences:
         "Return the network's input."
         return x
 
@@ -123,7 +123,7 @@ class OneEvent(Ordered, Method):
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
         "Compute intensities at clock readings `tau`, (batch,)."
-        h = self.backbone(self.seen(x), self.time(tau))
+        h = self.backbone(self.network_input(x), self.time(tau))
         return self.rates(x, h)
 
     def match(
@@ -134,7 +134,7 @@ class OneEvent(Ordered, Method):
         b: Float[Tensor, "batch length"],
     ) -> Float[Tensor, " batch"]:
         "Compute the loss at given states, `wait_terms`. (batch,), nats per unit of clock time."
-        x = self.path.noised(x1, state)
+        x = self.path.corrupt(x1, state)
         out = by_length(self.intensities, x, tau)
         waiting, log_rate = self.target_events(x1, state, x, out)
         return wait_terms(b, log_rate, waiting, out.total())
@@ -144,7 +144,7 @@ class OneEvent(Ordered, Method):
 
         `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The bound's estimate is in
         `metrics`."""
-        x1 = self.aligned(batch)
+        x1 = self.align(batch)
         b = self.schedule(x1)
         tau, weight = self.proposal(len(b), generator, b.device)
 
@@ -191,7 +191,7 @@ class OneEvent(Ordered, Method):
         each (batch,).
 
         On a canvas, blanks are included. ValueError if `samples` < 2."""
-        x1 = self.aligned(x1.to(self.device))
+        x1 = self.align(x1.to(self.device))
         b = self.schedule(x1)
 
         def draw() -> Tensor:
@@ -219,11 +219,11 @@ class LoUnmask(Canvas, OneEvent):
         "Number of tokens of the network, including the blank."
         return self.blank + 1
 
-    def seen(self, x: PartialSequences) -> PartialSequences:
+    def network_input(self, x: PartialSequences) -> PartialSequences:
         "Return the network's input, with flags for tokens of the prompt, which carry no information on the order."
         return x
 
-    def aligned(self, batch: PartialSequences) -> PartialSequences:
+    def align(self, batch: PartialSequences) -> PartialSequences:
         "Return the canvas of each clean sequence."
         return self.canvas(batch)
 

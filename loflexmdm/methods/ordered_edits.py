@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .edit_flows import COUPLINGS, FromSources, check_source, except_present, on_cpu, source_of
 from .ordered_insertion import Drawn, OrderedInsertion, OrderedInsertionConfig, given_columns
-from ..networks.order_causal import Growing, Laws, Memory
+from ..networks.order_causal import DecodingCache, EventLogits, Memory
 from ..networks.order_causal_edits import OrderCausalEdits, places_with_edits
 from ..process.alignments import BLANK, Aligned, at, check_pairs, counted_moves, from_moves
 from ..process.intensities import log_probs_at
@@ -117,7 +117,7 @@ class OrderedEdits(FromSources, OrderedInsertion):
         fit `coupling`."""
         return super().loss(self.edit_paths(batch, generator), generator)
 
-    def given(self, x1: EditPaths) -> PartialSequences:
+    def prompts_of(self, x1: EditPaths) -> PartialSequences:
         "Return the sources. `origin` holds their columns."
         return at(x1, torch.zeros_like(x1.free))
 
@@ -141,7 +141,7 @@ class OrderedEdits(FromSources, OrderedInsertion):
         where = places_with_edits(given, order, old, in_order(x1.deletes, order, False), columns)
         return Drawn(order, tokens, log_q, torch.zeros_like(log_q), where, component)
 
-    def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
+    def log_token(self, laws: EventLogits, drawn: Drawn) -> Float[Tensor, "rows events"]:
         "Compute log-probabilities of written tokens. 0 at deletions and beyond the last event."
         logits = except_present(self.token(laws.token), drawn.where.old)
         return log_probs_at(logits, drawn.tokens, drawn.valid & ~drawn.where.deletes)
@@ -158,7 +158,9 @@ class OrderedEdits(FromSources, OrderedInsertion):
 
     # Generation: one event at a time
 
-    def token_logits(self, memory: Memory | Growing, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+    def token_logits(
+        self, memory: Memory | DecodingCache, gap: Int[Tensor, " rows"]
+    ) -> Float[Tensor, "rows vocabulary"]:
         "Compute logits of an outcome's token. Any token in a gap, a different one in place of an item."
-        old = self.backbone.replaced(memory, gap)
+        old = self.backbone.replaced_token(memory, gap)
         return except_present(super().token_logits(memory, gap), old)

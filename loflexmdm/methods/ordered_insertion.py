@@ -23,13 +23,13 @@ from torch import Tensor, nn
 
 from .base import Method
 from ..networks.build import never_conditions
-from ..networks.order_causal import Growing, Laws, Memory, OrderCausal, Places, places
+from ..networks.order_causal import DecodingCache, EventLogits, Memory, OrderCausal, Places, places
 from ..networks.transformer import TILE, SizeName, Transformer, size_named, token_head
 from ..process.intensities import log_probs_at
 from ..process.matching import LossTerms, advantages
 from ..process.orders_by_hand import free_ranks, order_named
 from ..process.plackett_luce import CERTAIN, draw_order, in_order, left_first, log_alike
-from ..process.plackett_luce import mixed_log_probs, place_scores, runs_of, step_log_probs, tied
+from ..process.plackett_luce import mixed_log_probs, place_scores, runs_of, step_log_probs, tie_runs
 from ..process.states import CLEAN, DROPPED, PAD, PartialSequences, Vocabulary, contract
 from ..samplers.event_by_event import EventByEvent
 from ..support.configs import AtLeastTwo, Count, Natural, config
@@ -169,9 +169,9 @@ class Drawn(NamedTuple):
     @property
     def outcome(self) -> Int[Tensor, "rows events next"]:
         "Outcome [k, e] of event e in state k."
-        return self.where.came[..., None] if self.certain else self.where.outcome
+        return self.where.target_outcome[..., None] if self.certain else self.where.outcome
 
-    def came(self, table: Float[Tensor, "rows events next"]) -> Float[Tensor, "rows events"]:
+    def of_targets(self, table: Float[Tensor, "rows events next"]) -> Float[Tensor, "rows events"]:
         "Select the events that come from a table, 0 beyond the last."
         return torch.where(self.valid, table[..., 0] if self.certain else table.diagonal(dim1=1, dim2=2), 0.0)
 
@@ -247,7 +247,7 @@ class OrderMixture(nn.Module):
         if self.training: weights = (1 - FLOOR) * weights + FLOOR / n
         return weights.clamp_min(1e-12).log()
 
-    def chosen(
+    def draw_component(
         self, scores: Float[Tensor, "rows length components"], generator: torch.Generator | None = None
     ) -> Float[Tensor, "rows length"]:
         "Draw a component for every row; return its scores."
@@ -402,7 +402,7 @@ class OrderedInsertion(Method):
         self, x1: PartialSequences, scores: Float[Tensor, "batch length"], order: Int[Tensor, "orders batch events"]
     ) -> Costs:
         "Compute costs of generations in given orders. Prompts are read once for all orders."
-        prompt, width = self.given(x1), x1.tokens.shape[1]
+        prompt, width = self.prompts_of(x1), x1.tokens.shape[1]
         events = whole_tiles(self.events_per_token * int(x1.free.sum(-1).max()), x1.tokens.device)
         index = torch.arange(len(x1.tokens), device=x1.tokens.device).repeat(len(order))
         given = prompt if self.reads_at_once(x1, len(order)) else self.read_prompts(prompt).rows(index)
@@ -433,9 +433,9 @@ class OrderedInsertion(Method):
         "Draw `orders` whole generations of each clean sequence."
         scores, index = self.scores(x1), torch.arange(len(x1.tokens)).repeat(orders)
         order = self.draw_orders(x1, scores, orders, generator)
-        return self.in_order(x1.rows(index), self.given(x1), order.flatten(0, 1), scores[index])
+        return self.in_order(x1.rows(index), self.prompts_of(x1), order.flatten(0, 1), scores[index])
 
-    def given(self, x1: PartialSequences) -> PartialSequences:
+    def prompts_of(self, x1: PartialSequences) -> PartialSequences:
         "Return the prompts of clean sequences. `origin` holds their columns."
         return prompt_of(x1)
 
@@ -446,7 +446,7 @@ class OrderedInsertion(Method):
         "Draw `orders` orders of the free columns of clean sequences, padded with the length."
         x1 = x1.map(lambda v: v.repeat(orders, 1))
         scores = scores.repeat(orders, *[1] * (scores.dim() - 1))
-        if self.mixture is not None: scores = self.mixture.chosen(scores, generator)
+        if self.mixture is not None: scores = self.mixture.draw_component(scores, generator)
         order = draw_order(scores, x1.free, generator)
         if self.config.merge: order = left_first(order, runs_of(x1))
         return order.unflatten(0, (orders, -1))
@@ -486,7 +486,7 @@ class OrderedInsertion(Method):
         if self.given_order is not None: scores = self.given_order(x1).log()
         else: scores = place_scores(x1, SLOPES.get(self.config.order, self.config.slope))
         if self.order is not None: scores = scores + self.order(x1, self.order_backbone)
-        if self.config.merge: scores = tied(scores, runs_of(x1))
+        if self.config.merge: scores = tie_runs(scores, runs_of(x1))
         return scores.to(self.backbone.token.weight.dtype)
 
     def component_scores(self, x1: PartialSequences) -> Float[Tensor, "batch length components"]:
@@ -504,9 +504,10 @@ class OrderedInsertion(Method):
         log_token = self.log_token(laws, drawn)
         log_stop = laws.gap[:, :, -1].gather(1, drawn.count[:, None])[:, 0]
         expected = expected_gap(drawn, log_gap)
-        return Costs(-drawn.came(log_gap), -log_token, drawn.came(drawn.log_q), -log_stop, expected, drawn.component)
+        log_gap, log_q = map(drawn.of_targets, (log_gap, drawn.log_q))
+        return Costs(-log_gap, -log_token, log_q, -log_stop, expected, drawn.component)
 
-    def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
+    def log_token(self, laws: EventLogits, drawn: Drawn) -> Float[Tensor, "rows events"]:
         "Compute log-probabilities of the events' tokens, 0 beyond the last."
         return log_probs_at(self.token(laws.token), drawn.tokens, drawn.valid)
 
@@ -555,19 +556,19 @@ class OrderedInsertion(Method):
         "Encode prompts; return the cache from which events are drawn."
         return self.backbone.read(prompt)
 
-    def gap_scores(self, memory: Memory | Growing) -> Float[Tensor, "rows outcomes"]:
+    def gap_scores(self, memory: Memory | DecodingCache) -> Float[Tensor, "rows outcomes"]:
         "Compute scores of gaps after items, then of stopping. -inf for closed gaps."
         return self.backbone.gap_scores(memory)
 
     def token_logits(
-        self, memory: Memory | Growing, gap: Int[Tensor, " rows"]
+        self, memory: Memory | DecodingCache, gap: Int[Tensor, " rows"]
     ) -> Float[Tensor, "rows vocabulary"]:
         "Compute logits of the token inserted after item `gap`."
         return self.token(self.backbone.token_features(memory, gap))
 
     def insert(
-        self, memory: Memory | Growing, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
-    ) -> Growing:
+        self, memory: Memory | DecodingCache, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
+    ) -> DecodingCache:
         "Insert `token` after item `gap`; return the new cache."
         return self.backbone.insert(memory, gap, token)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .ordered_insertion import Drawn, OrderedInsertion, OrderedInsertionConfig, OrderScores
 from .ordered_insertion import given_columns
-from ..networks.order_causal import Laws
+from ..networks.order_causal import EventLogits
 from ..networks.order_causal_masks import OrderCausalMasks, places_with_masks
 from ..process.intensities import log_probs_at
 from ..process.mask_orders import draw_events, event_log_probs, event_numbers
@@ -129,7 +129,7 @@ class OrderedMasks(OrderedInsertion):
         "Draw `orders` orders of events per clean sequence, as codes padded with twice the length."
         scores = scores.repeat(orders, *[1] * (scores.dim() - 1))
         if self.mixture is not None:
-            scores = self.mixture.chosen(scores.flatten(1, 2), generator).unflatten(1, (-1, 2))
+            scores = self.mixture.draw_component(scores.flatten(1, 2), generator).unflatten(1, (-1, 2))
         drawn = draw_events(scores, x1.free.repeat(orders, 1), generator)
         return drawn.unflatten(0, (orders, -1))
 
@@ -148,7 +148,7 @@ class OrderedMasks(OrderedInsertion):
         where = places_with_masks(given, order, length)
         return Drawn(order, tokens, log_q, torch.zeros_like(log_q), where, component)
 
-    def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
+    def log_token(self, laws: EventLogits, drawn: Drawn) -> Float[Tensor, "rows events"]:
         "Compute log-probabilities of decided tokens, 0 at mask insertions."
         decisions = drawn.where.decisions
         nothing = drawn.log_q.new_zeros(drawn.tokens.shape)

@@ -54,7 +54,7 @@ def _begin(method: Method, x1: PartialSequences, planner: Planner, seeds: Sequen
     return planner.init(hidden, generators, limits)
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #pe0b65b5
-def _left_out(planner: Planner, out: Intensities, state: State, score: Tensor, keep: Tensor) -> Tensor:
+def _log_choice_prob(planner: Planner, out: Intensities, state: State, score: Tensor, keep: Tensor) -> Tensor:
     """Compute log F, that no unchosen mask outranks the chosen, (batch,). Every mask left out draws a token that ranks
     below all chosen ones."""
     if planner.confidence != "sampled": return score.new_zeros(len(score))
@@ -108,7 +108,7 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
         score = planner.score(out, state, x1.tokens)
         keep = planner.keep(out, state, x1.tokens)
         log_d = _log_drawn(planner, out, masked & (keep | candidates), x1.tokens)
-        log_f = _left_out(planner, out, state, score, keep)
+        log_f = _log_choice_prob(planner, out, state, score, keep)
         tight -= torch.where(keep, log_d, 0.0).sum(-1) + log_f
         loose -= log_d.sum(-1)
         state = planner.move(state, x1.tokens, keep)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from .base import Method
 from .flexmdm import FlexMDM
 from ..networks.published import NEVER, PublishedRateHead, PublishedTokenHead
-from ..networks.published import PublishedTrunk, Trunk, linked, start_last
+from ..networks.published import PublishedTrunk, Trunk, rate_exponent, start_last
 from ..process.clocks import clock_named
 from ..process.intensities import Intensities, token_laws
 from ..process.paths import TwoClocks
@@ -118,13 +118,13 @@ class PublishedLoFlexMDM(FlexMDM):
         "Compute intensities at clock readings `tau`, (batch,). 0 in closed gaps and at columns that hold no mask."
         h, cond = self.backbone(start_last(x), self.clock.time(tau))
         c = self.config
-        rate = linked(self.insert(h, cond), c.link, c.min_rate, c.max_rate)
+        rate = rate_exponent(self.insert(h, cond), c.link, c.min_rate, c.max_rate)
 
         # their column i is our column i + 1
-        before = F.pad(self.token.modulated(h, cond)[:, :-1], (0, 0, 1, 0))
-        return Intensities(rate * x.open, x.masked.to(rate.dtype), token_laws(self.allowed, before))
+        before = F.pad(self.token.modulate(h, cond)[:, :-1], (0, 0, 1, 0))
+        return Intensities(rate * x.open, x.masked.to(rate.dtype), token_laws(self.token_logits, before))
 
-    def allowed(self, h: Float[Tensor, "*columns width"]) -> Float[Tensor, "*columns vocabulary"]:
+    def token_logits(self, h: Float[Tensor, "*columns width"]) -> Float[Tensor, "*columns vocabulary"]:
         "Compute logits of columns, -inf for tokens that are never generated."
         return self.token.out(h).masked_fill(self.never, -torch.inf)
 
@@ -140,6 +140,6 @@ class PublishedLoFlexMDM(FlexMDM):
         if self.order is None: raise ValueError("order='none': the model was imported without an order model")
         c = self.config
         raws = self.order(start_last(x1), t, self.backbone)
-        insert, unmask = (linked(raw, c.link, c.order_min_rate, c.max_rate) for raw in raws)
+        insert, unmask = (rate_exponent(raw, c.link, c.order_min_rate, c.max_rate) for raw in raws)
         moved = lambda v: F.pad(v[:, :-1], (1, 0))  # their column i is our column i + 1
         return moved(insert), moved(unmask)

@@ -5,7 +5,7 @@ until the rule holds. Nothing that breaks the rule is returned."""
 
 # %% auto #0
 __all__ = ['TRIES', 'MOST_TRIES', 'PARTICLES', 'GAP_DRAWS', 'LAWS', 'own_gaps', 'RuledDraw', 'RuledRows', 'requirements_of',
-           'permuted', 'with_rows']
+           'permute', 'with_rows']
 
 # %% ../../nbs/methods/29_rules.ipynb #752364ae
 import math
@@ -123,7 +123,7 @@ class RuledDraw:
 
     def draw(self, rows: PartialSequences, seeds: Sequence[int]) -> Samples:
         "Draw a sample for each row. ValueError if the rule is not satisfied after the limit of draws."
-        if self.law == "masked": return self.weighted(rows, list(seeds), 1)
+        if self.law == "masked": return self.draw_with_particles(rows, list(seeds), 1)
         most = MOST_TRIES if self.kind in (None, NextMask) else TRIES
         samples, left, result = None, list(range(len(seeds))), RuleResult()
         for k in range(most):
@@ -135,7 +135,7 @@ class RuledDraw:
             left = [i for i, ok in zip(left, kept) if not ok]
             if not left: break
         if left and self.kind:
-            other = self.weighted(rows.rows(left), [(seeds[i] + most) % 2**62 for i in left], self.particles)
+            other = self.draw_with_particles(rows.rows(left), [(seeds[i] + most) % 2**62 for i in left], self.particles)
             result, samples = result + other.rule, with_rows(samples, left, other)
         elif left: raise ValueError(self.unlikely(result, len(left)))
         return replace(samples, rule=result)
@@ -146,16 +146,16 @@ class RuledDraw:
                 f"draws satisfied it; {self.cannot}, so that nothing better than another draw is known; "
                 "a likelier rule, or a method such as ar, fim, ordered-insertion or mdm can help")
 
-    def weighted(self, rows: PartialSequences, seeds: list[int], particles: int) -> Samples:
+    def draw_with_particles(self, rows: PartialSequences, seeds: list[int], particles: int) -> Samples:
         "Draw samples by particles, a few rows at a time. Rows whose particles all break the rule are drawn again."
         size, parts = max(1, self.batch_size // particles), []
         for first in range(0, len(seeds), size):
             index = list(range(first, min(first + size, len(seeds))))
-            chosen = self.chosen(rows.rows(index), [seeds[i] for i in index], particles)
+            chosen = self.draw_valid(rows.rows(index), [seeds[i] for i in index], particles)
             parts.append(self.samples(chosen))
         return merge_samples(parts)
 
-    def chosen(self, rows: PartialSequences, seeds: list[int], particles: int) -> Chosen:
+    def draw_valid(self, rows: PartialSequences, seeds: list[int], particles: int) -> Chosen:
         "Draw particles until each row has one that satisfies the rule. ValueError after the limit of draws."
         draw = lambda rows, seeds: draw_particles(self.network, rows, self.proposal, seeds, particles, self.record)
         chosen, seen = draw(rows, seeds), 1
@@ -163,7 +163,7 @@ class RuledDraw:
             if seen * particles >= max(MOST_TRIES, 4 * particles):
                 raise ValueError(f"rule: {len(left)} sequences broke it with {seen * particles} particles each; "
                                  "what looks at the finished text is satisfied too rarely")
-            chosen = chosen.joined(left, draw(rows.rows(left), [(seeds[i] + seen) % 2**62 for i in left]))
+            chosen = chosen.replace_at(left, draw(rows.rows(left), [(seeds[i] + seen) % 2**62 for i in left]))
             seen += 1
         return chosen
 
@@ -196,7 +196,7 @@ class RuledRows:
         for ruled, index in self.groups(first, len(seeds)):
             parts.append(ruled.draw(rows.rows(index), [seeds[i] for i in index]))
             order += index
-        return permuted(merge_samples(parts), torch.tensor(order).argsort().tolist())
+        return permute(merge_samples(parts), torch.tensor(order).argsort().tolist())
 
 
 def requirements_of(
@@ -214,7 +214,7 @@ def requirements_of(
     return [made[t] for t in templates for _ in range(n or 1)]
 
 # %% ../../nbs/methods/29_rules.ipynb #cc1b3d56
-def permuted(samples: Samples, order: Sequence[int]) -> Samples:
+def permute(samples: Samples, order: Sequence[int]) -> Samples:
     "Return the samples in another order, perhaps only some of them."
     pick = lambda values: None if values is None else [values[i] for i in order]
     return replace(samples, sequences=pick(samples.sequences), free=pick(samples.free),
@@ -225,4 +225,4 @@ def with_rows(samples: Samples, places: Sequence[int], others: Samples) -> Sampl
     "Replace the samples at some places; counters are added up."
     order = list(range(len(samples)))
     for k, i in enumerate(places): order[i] = len(samples) + k
-    return permuted(merge_samples([samples, others]), order)
+    return permute(merge_samples([samples, others]), order)

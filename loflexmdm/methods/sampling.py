@@ -69,7 +69,7 @@ def encode_prompts(
 
 # %% ../../nbs/methods/02_sampling.ipynb #7972a4d0
 @contextmanager
-def _evaluating(method: Method) -> Iterator[None]:
+def _evaluation_mode(method: Method) -> Iterator[None]:
     "Switch to evaluation mode, without gradients. Recording none makes every small operation cheaper."
     training = method.training
     method.eval()
@@ -129,7 +129,7 @@ class Request:
 
     def network(self, method: Method, batch: PartialSequences) -> Method | Guided:
         "Return the method, guided if that is requested. ValueError for prompts without a condition."
-        return Guidance(method.vocabulary, self.guidance, self.guidance_scheme).guided(method, batch)
+        return Guidance(method.vocabulary, self.guidance, self.guidance_scheme).guide(method, batch)
 
     def with_generator(self) -> "Request":
         """Return the request with its generator, that of the seed or a new one. Several calls then draw from one
@@ -147,7 +147,7 @@ class Request:
         return torch.randint(2**62, (count,), generator=generator, device=generator.device).tolist()
 
 # %% ../../nbs/methods/02_sampling.ipynb #1cb3d714
-def _drawn(
+def _draw_batches(
     method: Method,
     network: Method | Guided,
     start: PartialSequences,
@@ -173,7 +173,7 @@ def _drawn(
     for first in range(request.skip * size, len(seeds), size):
         part = slice(first, first + size)
         rows = start.rows(part).trim().to(method.device)
-        with _evaluating(method):
+        with _evaluation_mode(method):
             samples = redrawn(rows, seeds[part]) if ruled is None else ruled.draw(first, rows, seeds[part])
 
         # every evaluation of the network counts, those without a condition too
@@ -251,7 +251,7 @@ def generate_batches(
 
     # draw seeds before batching, so that results do not depend on batch size
     seeds = request.seeds(len(batch.tokens))
-    yield from _drawn(method, network, method.begin(batch, limit, seeds), seeds, request, requirements)
+    yield from _draw_batches(method, network, method.begin(batch, limit, seeds), seeds, request, requirements)
 
 
 def generate(method: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None, **settings) -> Samples:
@@ -278,7 +278,7 @@ def edit_batches(
     network, start = request.network(method, batch), method.begin_edit(batch)
     rule = request.rule
     requirements = None if rule is None else [Requirement.of(rule, method.vocabulary)] * len(batch.tokens)
-    yield from _drawn(method, network, start, request.seeds(len(batch.tokens)), request, requirements)
+    yield from _draw_batches(method, network, start, request.seeds(len(batch.tokens)), request, requirements)
 
 
 def edit_sequences(

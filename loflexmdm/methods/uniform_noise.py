@@ -144,13 +144,13 @@ class UniformNoise(Canvas, Method):
         From event to event each token would be replaced about log(outcomes / SIGNAL) times."""
         return TauLeaping(grid="clock")
 
-    def seen(self, x: PartialSequences) -> PartialSequences:
+    def network_input(self, x: PartialSequences) -> PartialSequences:
         "Return the network's input: tokens, and the mask of given ones."
         return PartialSequences(x.tokens, x.fixed, torch.ones_like(x.closed))
 
-    def denoised(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, "batch length vocabulary"]:
+    def denoise(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, "batch length vocabulary"]:
         "Predict probabilities of clean tokens given the other columns. Special tokens have 0."
-        logits = self.token(self.backbone(self.seen(x), self.time(tau)))
+        logits = self.token(self.backbone(self.network_input(x), self.time(tau)))
         if self.config.predicts == "all":
             logits = without_own(logits, x.tokens, NoiseLevel.at(tau, self.outcomes), self.outcomes)
         return logits.softmax(-1)
@@ -167,7 +167,7 @@ class UniformNoise(Canvas, Method):
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
         "Compute rates and token distributions of replacement for every free column at clock readings `tau` (batch,)."
-        rates = self.rates(self.denoised(x, tau), x, tau)
+        rates = self.rates(self.denoise(x, tau), x, tau)
         return Intensities(substitute=rates.sum(-1) * x.free, logits=rates.log())
 
     # Training: one reading of the clock for each sequence
@@ -177,7 +177,7 @@ class UniformNoise(Canvas, Method):
         ids = self.written.nonzero()[:, 0].to(u.device)
         return ids[(u * self.outcomes).long().clamp_max(self.outcomes - 1)]
 
-    def noised(
+    def corrupt(
         self,
         x1: PartialSequences,
         tau: Float[Tensor, " batch"],
@@ -192,7 +192,7 @@ class UniformNoise(Canvas, Method):
 
     def match(self, x1: PartialSequences, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
         "Compute the divergence of the rates from the clean canvas's. (batch,), nats per unit of clock time."
-        rates = self.rates(self.denoised(x, tau), x, tau)
+        rates = self.rates(self.denoise(x, tau), x, tau)
         clean = F.one_hot(x1.tokens, rates.shape[-1]).to(rates.dtype)
         target = self.rates(clean, x, tau)
 
@@ -204,7 +204,7 @@ class UniformNoise(Canvas, Method):
     def bound_draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> Float[Tensor, " batch"]:
         "Draw an unbiased estimate of each canvas's bound: (batch,), nats."
         tau, weight = self.proposal(len(x1.tokens), generator, x1.tokens.device)
-        cost = self.match(x1, self.noised(x1, tau, generator), tau) * weight
+        cost = self.match(x1, self.corrupt(x1, tau, generator), tau) * weight
         return until(LATEST, tau, cost) + x1.free.sum(-1) * start_cost(self.outcomes)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:

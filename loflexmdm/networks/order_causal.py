@@ -5,11 +5,11 @@ once, when it is inserted, and attends to what is present then."""
 
 # %% auto #0
 __all__ = ['NEAR', 'FAR', 'DISTANCES', 'CHUNK', 'LONGEST', 'HIDDEN', 'ITSELF', 'Pair', 'Cut', 'ONE_KERNEL', 'AT_ONCE', 'END',
-           'PLACE_FEATURES', 'GENERATED', 'QUERY', 'FLAGS', 'distance_class', 'seen_only', 'Places', 'places', 'turns',
-           'ranks', 'neighbours', 'Chunk', 'chunks_of', 'chunk_of', 'cut_of', 'is_any_shape', 'block_mask', 'flex',
-           'blocks_of', 'chunk_classes', 'chunk_weights', 'ChunkedAttention', 'Selected', 'selected', 'Packing',
-           'RankBlock', 'GapPointer', 'ChunkedGaps', 'states_in_turn', 'Memory', 'Growing', 'Spot', 'Laws',
-           'place_features', 'OrderCausal', 'with_prompts', 'without_gaps']
+           'PLACE_FEATURES', 'GENERATED', 'QUERY', 'FLAGS', 'distance_class', 'hide_unseen', 'Places', 'places',
+           'turns', 'ranks', 'neighbours', 'Chunk', 'chunks_of', 'chunk_of', 'cut_of', 'is_any_shape', 'block_mask',
+           'flex', 'blocks_of', 'chunk_classes', 'chunk_weights', 'ChunkedAttention', 'Selected', 'select_rows',
+           'Packing', 'RankBlock', 'GapPointer', 'ChunkedGaps', 'states_in_turn', 'Memory', 'DecodingCache',
+           'InsertionSite', 'EventLogits', 'place_features', 'OrderCausal', 'with_prompts', 'without_gaps']
 
 # %% ../../nbs/networks/07_order_causal.ipynb #4b37af81
 import math
@@ -44,7 +44,7 @@ def distance_class(distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     return _classes(distance.device).index_select(0, index.flatten().int()).view(distance.shape)
 
 
-def seen_only(kind: Int[Tensor, "#rows columns items"], sees: Bool[Tensor, "#rows #columns items"]) -> Tensor:
+def hide_unseen(kind: Int[Tensor, "#rows columns items"], sees: Bool[Tensor, "#rows #columns items"]) -> Tensor:
     "Return classes of distances, HIDDEN where an item is not seen: (rows, columns, items)."
     return torch.where(sees, kind, HIDDEN)
 
@@ -86,7 +86,7 @@ class Places:
         return self.left.long()
 
     @property
-    def came(self) -> Int[Tensor, "rows events"]:
+    def target_outcome(self) -> Int[Tensor, "rows events"]:
         "Outcome of each event when it comes: the diagonal of `outcome`."
         return self.gap
 
@@ -340,16 +340,16 @@ class Selected(torch.autograd.Function):
         there: Bool[Tensor, "old 1"] | None,
     ) -> Float[Tensor, "new width"]:
         ctx.save_for_backward(back, there)
-        return selected(table, index)
+        return select_rows(table, index)
 
     @staticmethod
     def backward(ctx, grad: Float[Tensor, "new width"]) -> tuple[Tensor | None, ...]:
         back, there = ctx.saved_tensors
-        grad = selected(grad, back)
+        grad = select_rows(grad, back)
         return grad if there is None else grad.mul_(there), None, None, None
 
 
-def selected(table: Float[Tensor, "old ..."], index: Int[Tensor, " new"]) -> Float[Tensor, "new ..."]:
+def select_rows(table: Float[Tensor, "old ..."], index: Int[Tensor, " new"]) -> Float[Tensor, "new ..."]:
     "Return rows of a table, of an empty one zeros."
     return table.index_select(0, index) if len(table) else table.new_zeros(len(index), *table.shape[1:])
 
@@ -373,21 +373,21 @@ class Packing(NamedTuple):
         whole = torch.cat(there, 1)
         number = torch.arange(whole.numel(), device=whole.device).view(whole.shape)
         parts = zip(number.split([part.shape[1] for part in there], 1), there, strict=True)
-        index = torch.cat([cls.chosen(*part) for part in parts])
+        index = torch.cat([cls.column_numbers(*part) for part in parts])
         place = torch.zeros_like(whole, dtype=torch.long).flatten()
         place[index] = torch.arange(len(index), device=whole.device)
         return cls(*whole.shape, index, place, whole.view(-1, 1))
 
     @staticmethod
-    def chosen(number: Int[Tensor, "rows width"], there: Bool[Tensor, "rows width"]) -> Int[Tensor, " columns"]:
+    def column_numbers(number: Int[Tensor, "rows width"], there: Bool[Tensor, "rows width"]) -> Int[Tensor, " columns"]:
         "Return the numbers of columns that are there; on a GPU of all, so that their number does not vary."
         return number.flatten() if there.is_cuda else number[there]
 
-    def packed(self, x: Float[Tensor, "rows columns width"]) -> Float[Tensor, "packed width"]:
+    def pack(self, x: Float[Tensor, "rows columns width"]) -> Float[Tensor, "packed width"]:
         "Return the columns that are there."
         return Selected.apply(x.flatten(0, 1), self.index, self.place, self.there)
 
-    def padded(self, x: Float[Tensor, "packed width"]) -> Float[Tensor, "rows columns width"]:
+    def unpack(self, x: Float[Tensor, "packed width"]) -> Float[Tensor, "rows columns width"]:
         "Return columns in their rows. What stands at padding means nothing."
         return Selected.apply(x, self.place, self.index, None).unflatten(0, (self.rows, self.width))
 
@@ -432,15 +432,15 @@ class RankBlock(nn.Module):
         """Return features after the block, with keys and values.
 
         Those of `past` come first, then those of the first `content` columns. `kind` holds classes of distances, HIDDEN
-        where a column must not attend to a key; `cut` groups columns that attend together (`cut_of`). `packed`: `h` is
+        where a column must not attend to a key; `cut` groups columns that attend together (`cut_of`). `pack`: `h` is
         (columns, width), all columns and then those with content, which come first, are packed like this."""
         q, k, v = self.projections(h, content, packed)
-        k, v = _joined(past, k, v)
+        k, v = _join(past, k, v)
         if not isinstance(cut, tuple): seen = self.in_one_kernel(q, k, v, kind, cut)
         elif cut and not is_any_shape(cut): seen = self.in_chunks(q, k, v, kind, cut)
         else: seen = F.scaled_dot_product_attention(q, k, v, attn_mask=self.scores(q, kind))
         seen = seen.transpose(1, 2).flatten(2)
-        h = h + self.out(seen if packed is None else packed[0].packed(seen))
+        h = h + self.out(seen if packed is None else packed[0].pack(seen))
         h = h + self.mlp(self.mlp_norm(h))
         return h, (k, v)
 
@@ -451,7 +451,7 @@ class RankBlock(nn.Module):
         q, k, v = self.qkv(self.norm(h)).unflatten(-1, (3, self.heads, -1)).unbind(-3)
         k, v = (x[:, :content] if packed is None else x[:packed[1].count] for x in (k, v))
         q, k = self.q_norm(q), self.k_norm(k)
-        if packed is not None: q, k, v = packed[0].padded(q), packed[1].padded(k), packed[1].padded(v)
+        if packed is not None: q, k, v = packed[0].unpack(q), packed[1].unpack(k), packed[1].unpack(v)
         return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
     def in_chunks(
@@ -531,7 +531,7 @@ class RankBlock(nn.Module):
         return q, k, parts[:, 2].transpose(0, 1)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #6f679902
-def _joined(past: Pair | None, k: Float[Tensor, "rows heads new dim"], v: Float[Tensor, "rows heads new dim"]) -> Pair:
+def _join(past: Pair | None, k: Float[Tensor, "rows heads new dim"], v: Float[Tensor, "rows heads new dim"]) -> Pair:
     "Concatenate cached and new keys and values."
     if past is None: return k, v
     if not k.shape[2]: return past
@@ -669,7 +669,7 @@ class Memory:
     free: Bool[Tensor, "rows items"]  # whether an event may change it
     rank: Int[Tensor, "rows items"]  # from 1; padding comes last
     start: Float[Tensor, "rows width"]  # features of the start token at the depth where queries begin
-    grown: "Growing | None" = None  # the same for single events, once there was one
+    grown: "DecodingCache | None" = None  # the same for single events, once there was one
 
     def rows(self, index: Int[Tensor, " rows"], columns: int | None = None) -> "Memory":
         "Select rows, possibly repeated, with all their items."
@@ -720,10 +720,10 @@ class _Tables:
         same_mode = self.features.is_inference() == torch.is_inference_mode_enabled()
         if self.filled == items < room and same_mode and not alone: return self
         room = items + 1 if alone else items + items // 4 + _SPARE
-        return self.map(lambda table, _, dim: _widened(table, dim, items, room), items)
+        return self.map(lambda table, _, dim: _widen(table, dim, items, room), items)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #oc000007
-def _widened(table: Float[Tensor, "..."], dim: int, items: int, room: int) -> Float[Tensor, "..."]:
+def _widen(table: Float[Tensor, "..."], dim: int, items: int, room: int) -> Float[Tensor, "..."]:
     "Copy the first `items` of a table into one with `room` for more."
     shape = [*table.shape[:dim], room, *table.shape[dim + 1:]]
     new = table.new_empty(shape)
@@ -732,7 +732,7 @@ def _widened(table: Float[Tensor, "..."], dim: int, items: int, room: int) -> Fl
 
 # %% ../../nbs/networks/07_order_causal.ipynb #oc000004
 @dataclass(eq=False)
-class Growing:
+class DecodingCache:
     "Cache of a state to which events add items, one per row."
     tables: _Tables  # keys, values and features of its items, which other states may share
     weights: "_Prepared"  # those of the network, for single events
@@ -748,17 +748,17 @@ class Growing:
     event: Int[Tensor, " rows"] | None = None  # the outcome that was looked at last
     site: "_Site | None" = None  # its place
 
-    def rows(self, index: Int[Tensor, " rows"], columns: int | None = None) -> "Growing":
+    def rows(self, index: Int[Tensor, " rows"], columns: int | None = None) -> "DecodingCache":
         "Select rows, possibly repeated, with all their items. Items are independent of the columns of the sequences."
         tables = self.tables.rows(index, self.tokens.shape[1])
         own = self.last, self.start, self.kind, self.tokens, self.open, self.free, self.rank, self.right, self.pair
-        return Growing(tables, self.weights, *(value[index] for value in own))
+        return DecodingCache(tables, self.weights, *(value[index] for value in own))
 
-    def left(self, item: Int[Tensor, "rows 1"]) -> Int[Tensor, "rows 1"]:
+    def item_before(self, item: Int[Tensor, "rows 1"]) -> Int[Tensor, "rows 1"]:
         "Return the item before another one."
         return (self.right == item).int().argmax(-1, keepdim=True)
 
-    def without(self, gone: Bool[Tensor, "rows items"]) -> "Growing":
+    def without(self, gone: Bool[Tensor, "rows items"]) -> "DecodingCache":
         "Remove items by moving them beyond all others, unseen."
         right = torch.where(gone.gather(1, self.right), self.right.gather(1, self.right), self.right)
         return replace(
@@ -767,7 +767,7 @@ class Growing:
         )
 
 # %% ../../nbs/networks/07_order_causal.ipynb #5b07a9ce
-class Spot(NamedTuple):
+class InsertionSite(NamedTuple):
     "Location of one column per row."
     before: Int[Tensor, "rows 1"]  # number of the item to its left
     after: Int[Tensor, "rows 1"]  # ... to its right, END at the end
@@ -779,12 +779,12 @@ class Spot(NamedTuple):
 
 class _Site(NamedTuple):
     "Place of an event, for its query and its content column."
-    spot: Spot  # location
+    spot: InsertionSite  # location
     kind: Int[Tensor, "rows more"]  # distance classes of all items, then of itself
     beside: Float[Tensor, "#rows #width"]  # embedded tokens beside it
 
 
-class Laws(NamedTuple):
+class EventLogits(NamedTuple):
     "Distributions of a whole generation."
     gap: Float[Tensor, "rows states outcomes"]  # log-probabilities of the gaps after every item, then of stopping
     token: Float[Tensor, "rows events width"]  # features from which a token head reads each event's token
@@ -865,17 +865,17 @@ class OrderCausal(nn.Module):
 
         # the block of the prompt sees itself in both directions
         column = torch.arange(width, device=tokens.device)
-        kind = seen_only(distance_class(column - column[:, None]), prompt.valid[:, None])
+        kind = hide_unseen(distance_class(column - column[:, None]), prompt.valid[:, None])
         cut = () if kind.is_cuda else chunks_of(kind, width)
         pairs, packing = [], Packing.of(prompt.valid)
-        h = packing.packed(h)
+        h = packing.pack(h)
         for number, block in enumerate(self.blocks):
-            if number == self.content_blocks: start = packing.padded(h)[:, 0]
+            if number == self.content_blocks: start = packing.unpack(h)[:, 0]
             h, pair = in_turn(self, block, h, None, kind, width, cut, (packing, packing))
             pairs.append(pair)
 
         h = self.norm(h)
-        gaps, features, rank = packing.padded(self.pointed(h)), packing.padded(h), (column + 1).expand_as(tokens)
+        gaps, features, rank = packing.unpack(self.project_items(h)), packing.unpack(h), (column + 1).expand_as(tokens)
         return Memory(tuple(pairs), features, gaps, tokens, prompt.open, self.editable(prompt), rank, start)
 
     def embed_prompt(self, prompt: PartialSequences) -> Float[Tensor, "rows items width"]:
@@ -888,7 +888,7 @@ class OrderCausal(nn.Module):
         "Return the flags of prompt columns."
         return prompt.open.long()
 
-    def laws(self, given: Memory | PartialSequences, tokens: Int[Tensor, "rows events"], where: Places) -> Laws:
+    def laws(self, given: Memory | PartialSequences, tokens: Int[Tensor, "rows events"], where: Places) -> EventLogits:
         """Compute the distributions of a whole generation in one pass.
 
         These are scores of the gap of every event and of stopping after the last, and features of every event's token.
@@ -903,11 +903,11 @@ class OrderCausal(nn.Module):
         scores = self.outcomes(last, items, where.right, where.from_last)
 
         opened = torch.cat([given.open, tokens != PAD], 1)
-        free = torch.cat([given.free if read else self.editable(given), self.undecided(tokens)], 1)
+        free = torch.cat([given.free if read else self.editable(given), self.revisable_items(tokens)], 1)
         masked = torch.cat([given.tokens, tokens], 1) == MASK
         in_states = (of_items[:, None] & where.present for of_items in (opened, free, masked))
         possible = self.possible(*in_states)
-        return Laws(scores.masked_fill(~possible, -torch.inf).log_softmax(-1), query)
+        return EventLogits(scores.masked_fill(~possible, -torch.inf).log_softmax(-1), query)
 
     def streams(
         self, given: Memory | PartialSequences, tokens: Int[Tensor, "rows events"], where: Places
@@ -929,20 +929,20 @@ class OrderCausal(nn.Module):
         if past is None and not there.is_cuda: near, kind = without_gaps(there, kind)
         own, both = Packing.of(near), Packing.of(near, asked)
         width, columns = near.shape[1], own
-        h, cuts = items.packed(content), {}
+        h, cuts = items.pack(content), {}
         for number, block in enumerate(self.blocks):
             if number == self.content_blocks:
                 columns = both
-                h = torch.cat([h, queries.packed(self.begun(given, items.padded(h), query, where))])
+                h = torch.cat([h, queries.pack(self.begin_queries(given, items.unpack(h), query, where))])
             view = kind[:, :columns.width]
             if columns.width not in cuts: cuts[columns.width] = cut_of(view, width)
             known = None if past is None else past[number]
             h, _ = in_turn(self, block, h, known, view, width, cuts[columns.width], (columns, own))
         h = self.norm(h)
         content, query = h.split([items.count, queries.count])
-        return items.padded(content), items.padded(self.pointed(content)), queries.padded(query)
+        return items.unpack(content), items.unpack(self.project_items(content)), queries.unpack(query)
 
-    def begun(
+    def begin_queries(
         self, given: Memory | PartialSequences, content: Float[Tensor, "rows content width"],
         query: Float[Tensor, "rows queries width"], where: Places,
     ) -> Float[Tensor, "rows queries width"]:
@@ -964,7 +964,7 @@ class OrderCausal(nn.Module):
         """Return distance classes of all items, seen from the columns of events (content, then query); HIDDEN if not
         seen."""
         # right after each event; a content column sees itself, a query column only what came before
-        query = seen_only(where.from_last[:, 1:], where.present[:, :-1])
+        query = hide_unseen(where.from_last[:, 1:], where.present[:, :-1])
         content = query.clone()
         content.diagonal(where.prompt, 1, 2).fill_(ITSELF)
         return torch.cat([content, query], 1)
@@ -976,7 +976,7 @@ class OrderCausal(nn.Module):
         `given`."""
         beside = self.embed_beside(*self.beside(given, tokens, where))
         content, query = self.flag.weight[[GENERATED, QUERY]]
-        return content + self._known(tokens) + beside, query + beside
+        return content + self._embed_tokens(tokens) + beside, query + beside
 
     def beside(
         self, given: Int[Tensor, "rows prompt"], tokens: Int[Tensor, "rows events"], where: Places
@@ -991,16 +991,16 @@ class OrderCausal(nn.Module):
         after: Int[Tensor, "rows columns"], flag: Int[Tensor, "#rows #columns"],
     ) -> Float[Tensor, "rows columns width"]:
         "Embed tokens, their neighbours at their time and flags. Padding stands for no token."
-        return self.flag(flag) + self._known(tokens) + self.embed_beside(before, after)
+        return self.flag(flag) + self._embed_tokens(tokens) + self.embed_beside(before, after)
 
     def embed_beside(
         self, before: Int[Tensor, "rows columns"], after: Int[Tensor, "rows columns"]
     ) -> Float[Tensor, "rows columns #width"]:
         "Embed the tokens left and right of columns."
         if not self.neighbours: return self.token.weight.new_zeros(*before.shape, 1)
-        return self._known(before, self.before) + self._known(after, self.after)
+        return self._embed_tokens(before, self.before) + self._embed_tokens(after, self.after)
 
-    def _known(
+    def _embed_tokens(
         self, tokens: Int[Tensor, "rows columns"], layer: Callable[[Tensor], Tensor] = nn.Identity()
     ) -> Float[Tensor, "rows columns width"]:
         "Return a layer of token embeddings, 0 for padding."
@@ -1015,7 +1015,7 @@ class OrderCausal(nn.Module):
         "Scores of outcomes at items, one kind after the other; stopping is that of the first."
         return self.pointer,
 
-    def pointed(self, h: Float[Tensor, "... items width"]) -> Float[Tensor, "... items features"]:
+    def project_items(self, h: Float[Tensor, "... items width"]) -> Float[Tensor, "... items features"]:
         "Return the projections of item features for outcome scores."
         return torch.cat([pointer.item(h) for pointer in self.pointers], -1)
 
@@ -1034,7 +1034,7 @@ class OrderCausal(nn.Module):
         "Return the mask of prompt items that events may change (none here)."
         return torch.zeros_like(prompt.fixed)
 
-    def undecided(self, tokens: Int[Tensor, "rows events"]) -> Bool[Tensor, "rows events"]:
+    def revisable_items(self, tokens: Int[Tensor, "rows events"]) -> Bool[Tensor, "rows events"]:
         "Return the mask of generated items that later events may change (none here)."
         return torch.zeros_like(tokens, dtype=torch.bool)
 
@@ -1047,26 +1047,26 @@ class OrderCausal(nn.Module):
 
     # One event at a time
 
-    def growing(self, memory: Memory | Growing) -> Growing:
+    def decoding_cache(self, memory: Memory | DecodingCache) -> DecodingCache:
         "Return the cache to which events add items. That of prompts is made at the first event."
-        if isinstance(memory, Growing): return memory
-        if memory.grown is None: memory.grown = self._begun_growing(memory)
+        if isinstance(memory, DecodingCache): return memory
+        if memory.grown is None: memory.grown = self._new_cache(memory)
         return memory.grown
 
-    def _begun_growing(self, memory: Memory) -> Growing:
+    def _new_cache(self, memory: Memory) -> DecodingCache:
         "Copy the cache of prompts to tables."
         weights, items = _Prepared.of(self), memory.tokens.shape[1]
         keys, values = [k.permute(1, 0, 3, 2) for k, _ in memory.pairs], [v.transpose(0, 1) for _, v in memory.pairs]
         beside = F.linear(memory.features, weights.neighbours)
         tables = _Tables(keys, values, memory.features, beside, items)
-        kind = seen_only(distance_class(memory.rank - 1), memory.tokens != PAD).long()
+        kind = hide_unseen(distance_class(memory.rank - 1), memory.tokens != PAD).long()
         pair = _pairs_at(beside, weights.ends, memory.rank - 1, memory.right)
         own = memory.tokens, memory.open, memory.free, memory.rank, memory.right
-        return Growing(tables, weights, memory.last, memory.start, kind, *own, pair)
+        return DecodingCache(tables, weights, memory.last, memory.start, kind, *own, pair)
 
-    def gap_scores(self, memory: Memory | Growing) -> Float[Tensor, "rows outcomes"]:
+    def gap_scores(self, memory: Memory | DecodingCache) -> Float[Tensor, "rows outcomes"]:
         "Return scores of outcomes at items, one kind after the other, then of stopping. -inf for impossible ones."
-        memory, many = self.growing(memory), len(self.pointers)
+        memory, many = self.decoding_cache(memory), len(self.pointers)
         found = F.linear(memory.last, *memory.weights.scores)
         of_items, of_class, of_end, stop = found.split((2 * many * self.width, many * (DISTANCES + 1), many, 1), -1)
         features = memory.tables.features[:, :memory.tokens.shape[1]]
@@ -1080,23 +1080,25 @@ class OrderCausal(nn.Module):
         possible = self.possible(memory.open, memory.free, memory.tokens == MASK)
         return torch.cat([scores.flatten(1), stop], -1).masked_fill(~possible, -torch.inf)
 
-    def token_features(self, memory: Memory | Growing, event: Int[Tensor, " rows"]) -> Float[Tensor, "rows width"]:
+    def token_features(
+        self, memory: Memory | DecodingCache, event: Int[Tensor, " rows"]
+    ) -> Float[Tensor, "rows width"]:
         "Return token-head features for an outcome. Runs one query column."
-        memory = self.growing(memory)
+        memory = self.decoding_cache(memory)
         site = self.site(memory, event)
-        h = self.flag.weight[QUERY] + self._known(site.spot.old)[:, 0] + site.beside
+        h = self.flag.weight[QUERY] + self._embed_tokens(site.spot.old)[:, 0] + site.beside
         if self.content_blocks: h = h + self.from_last(memory.start)
         h, _ = self.through(h, memory.tables, memory.weights, site.kind[:, :-1], self.content_blocks)
         return self.norm(h)
 
     def insert(
-        self, memory: Memory | Growing, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
-    ) -> Growing:
+        self, memory: Memory | DecodingCache, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
+    ) -> DecodingCache:
         "Return the cache after an outcome, with its `token`. Runs one content column."
-        memory = self.growing(memory)
+        memory = self.decoding_cache(memory)
         site, item = self.site(memory, event), memory.tokens.shape[1]
-        token, tables = self.written(memory, event, token)[:, None], memory.tables.with_room(item)
-        h = (self.flag(site.spot.flag) + self._known(token))[:, 0] + site.beside
+        token, tables = self.written_tokens(memory, event, token)[:, None], memory.tables.with_room(item)
+        h = (self.flag(site.spot.flag) + self._embed_tokens(token))[:, 0] + site.beside
         h, start = self.through(h, tables, memory.weights, site.kind, 0, item)
 
         last = self.norm(h)
@@ -1106,15 +1108,15 @@ class OrderCausal(nn.Module):
         return self._with_item(read, event, site.spot, token)
 
     def _with_item(
-        self, memory: Growing, event: Int[Tensor, " rows"], spot: Spot, token: Int[Tensor, "rows 1"]
-    ) -> Growing:
+        self, memory: DecodingCache, event: Int[Tensor, " rows"], spot: InsertionSite, token: Int[Tensor, "rows 1"]
+    ) -> DecodingCache:
         "Return the cache with the item that the tables have got, without those that its event removes."
         item = torch.full_like(token, memory.tokens.shape[1])
         more = lambda old, new: torch.cat([old, new], 1)
-        gone = self.removed(memory, event)
+        gone = self.removed_items(memory, event)
         new = replace(
             memory, tokens=more(memory.tokens, token), rank=more(spot.rank, spot.own), event=None, site=None,
-            open=F.pad(memory.open, (0, 1), value=True), free=more(memory.free, self.undecided(token)),
+            open=F.pad(memory.open, (0, 1), value=True), free=more(memory.free, self.revisable_items(token)),
             right=more(memory.right, spot.after).scatter(1, spot.before, item),
         )
         if gone is not None: new = new.without(gone)
@@ -1125,50 +1127,50 @@ class OrderCausal(nn.Module):
         new.pair = F.pad(memory.pair, (0, 1)).scatter(2, changed[:, None].expand_as(pair), pair)
         return new
 
-    def written(
-        self, memory: Growing, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
+    def written_tokens(
+        self, memory: DecodingCache, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> Int[Tensor, " rows"]:
         "Return the tokens that outcomes write (here all)."
         return token
 
-    def removed(self, memory: Growing, event: Int[Tensor, " rows"]) -> Bool[Tensor, "rows more"] | None:
+    def removed_items(self, memory: DecodingCache, event: Int[Tensor, " rows"]) -> Bool[Tensor, "rows more"] | None:
         "Return the mask of items, with the new one, that outcomes remove (here none)."
         return None
 
-    def site(self, memory: Growing, event: Int[Tensor, " rows"]) -> _Site:
+    def site(self, memory: DecodingCache, event: Int[Tensor, " rows"]) -> _Site:
         "Return the place of an outcome, which query and content column share."
         if memory.event is event: return memory.site
         spot = self.spot(memory, event)
-        kind = seen_only(distance_class(spot.rank - spot.own), memory.tokens != PAD).long()
+        kind = hide_unseen(distance_class(spot.rank - spot.own), memory.tokens != PAD).long()
         memory.site = _Site(spot, F.pad(kind, (0, 1), value=ITSELF), self._beside_one(memory, spot))
         memory.event = event
         return memory.site
 
-    def _beside_one(self, memory: Growing, spot: Spot) -> Float[Tensor, "#rows #width"]:
+    def _beside_one(self, memory: DecodingCache, spot: InsertionSite) -> Float[Tensor, "#rows #width"]:
         "Embed the tokens left and right of a column in every row."
         if not self.neighbours: return self.token.weight.new_zeros(len(spot.own), 1)
         beside = torch.cat([spot.before, spot.after], 1)
         tokens = memory.tokens.gather(1, beside)
         tokens[:, 1:].masked_fill_(spot.after == END, PAD)
-        return F.linear(self._known(tokens).flatten(1), memory.weights.beside)
+        return F.linear(self._embed_tokens(tokens).flatten(1), memory.weights.beside)
 
-    def replaced(self, memory: Memory | Growing, event: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
+    def replaced_token(self, memory: Memory | DecodingCache, event: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
         "Return the token that an outcome replaces, PAD for a gap."
-        return self.site(self.growing(memory), event).spot.old[:, 0]
+        return self.site(self.decoding_cache(memory), event).spot.old[:, 0]
 
-    def spot(self, memory: Growing, event: Int[Tensor, " rows"]) -> Spot:
+    def spot(self, memory: DecodingCache, event: Int[Tensor, " rows"]) -> InsertionSite:
         "Return the location of an insertion after item `event`. Tokens to the right of the gap are one further away."
         gap = event[:, None]
         own = memory.rank.gather(1, gap) + 1
         rank = memory.rank + (memory.rank >= own)
         nothing, flag = torch.full_like(own, PAD), torch.full_like(own, GENERATED)
-        return Spot(gap, memory.right.gather(1, gap), own, rank, nothing, flag)
+        return InsertionSite(gap, memory.right.gather(1, gap), own, rank, nothing, flag)
 
-    def spot_of(self, memory: Growing, item: Int[Tensor, "rows 1"]) -> Spot:
+    def spot_of(self, memory: DecodingCache, item: Int[Tensor, "rows 1"]) -> InsertionSite:
         "Return the location of a present item that is replaced."
         own = memory.rank.gather(1, item)
         nothing, flag = torch.full_like(own, PAD), torch.full_like(own, GENERATED)
-        return Spot(memory.left(item), memory.right.gather(1, item), own, memory.rank, nothing, flag)
+        return InsertionSite(memory.item_before(item), memory.right.gather(1, item), own, memory.rank, nothing, flag)
 
     def through(
         self, h: Float[Tensor, "rows width"], tables: _Tables, weights: _Prepared, kind: Int[Tensor, "rows seen"],
@@ -1199,7 +1201,7 @@ def with_prompts(kind: Int[Tensor, "rows columns items"], where: Places) -> Int[
     "Put the columns of prompts before others: they see each other, in both directions."
     rank = where.rank[:, :1]
     of_prompts = distance_class(rank - rank[:, 0, :where.prompt, None])
-    return torch.cat([seen_only(of_prompts, where.present[:, :1]), kind], 1)
+    return torch.cat([hide_unseen(of_prompts, where.present[:, :1]), kind], 1)
 
 
 def without_gaps(

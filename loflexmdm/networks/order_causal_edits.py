@@ -13,7 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .order_causal import FLAGS, GENERATED, QUERY, GapPointer, Growing, OrderCausal, Places, Spot
+from loflexmdm.networks.order_causal import (
+    FLAGS, GENERATED, QUERY, DecodingCache, GapPointer, InsertionSite, OrderCausal, Places,
+)
 from .transformer import Size
 from ..process.states import PartialSequences
 
@@ -31,7 +33,7 @@ class EditedPlaces(Places):
         return torch.where(self.edits[:, None], self.changed[:, None], self.left)
 
     @property
-    def came(self) -> Int[Tensor, "rows events"]:
+    def target_outcome(self) -> Int[Tensor, "rows events"]:
         "Outcome of each event when it comes."
         return torch.where(self.edits, self.changed, self.gap)
 
@@ -129,8 +131,8 @@ class OrderCausalEdits(OrderCausal):
         "Embed the content and query columns of events, with the tokens beside them at their time."
         beside = self.embed_beside(*self.beside(given, tokens, where))
         flag = torch.where(where.deletes, DELETED, GENERATED)
-        content = self.flag(flag) + self._known(tokens) + beside
-        query = self.flag.weight[QUERY] + self._known(where.old) + beside
+        content = self.flag(flag) + self._embed_tokens(tokens) + beside
+        query = self.flag.weight[QUERY] + self._embed_tokens(where.old) + beside
         return content, query
 
     def query_mask(self, tokens: Int[Tensor, "rows events"], where: EditedPlaces) -> Bool[Tensor, "rows events"]:
@@ -158,7 +160,7 @@ class OrderCausalEdits(OrderCausal):
 
     # One event at a time
 
-    def spot(self, memory: Growing, event: Int[Tensor, " rows"]) -> Spot:
+    def spot(self, memory: DecodingCache, event: Int[Tensor, " rows"]) -> InsertionSite:
         "Return the location of an outcome. In the gap after an item, or that of the replaced or deleted item."
         items = memory.tokens.shape[1]
         kind, item = (event // items)[:, None], (event % items)[:, None]
@@ -170,17 +172,17 @@ class OrderCausalEdits(OrderCausal):
         gone = torch.full_like(item, DELETED)
         deleted = replaced._replace(own=replaced.own - 1, rank=rank, flag=gone)
         chosen = lambda new, other, gone: torch.where(kind == 0, new, torch.where(kind == 1, other, gone))
-        return Spot(*(chosen(*fields) for fields in zip(inserted, replaced, deleted, strict=True)))
+        return InsertionSite(*(chosen(*fields) for fields in zip(inserted, replaced, deleted, strict=True)))
 
-    def written(
-        self, memory: Growing, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
+    def written_tokens(
+        self, memory: DecodingCache, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> Int[Tensor, " rows"]:
         "Return what outcomes write: `token`, or what is deleted."
         items = memory.tokens.shape[1]
         old = memory.tokens.gather(1, (event % items)[:, None])[:, 0]
         return torch.where(event >= 2 * items, old, token)
 
-    def removed(self, memory: Growing, event: Int[Tensor, " rows"]) -> Bool[Tensor, "rows more"]:
+    def removed_items(self, memory: DecodingCache, event: Int[Tensor, " rows"]) -> Bool[Tensor, "rows more"]:
         "Return the mask of items that outcomes remove: edited ones; the item of a deletion has no place either."
         items = memory.tokens.shape[1]
         item, edits, deletes = event % items, event >= items, event >= 2 * items

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .order_causal import GapPointer, Growing, OrderCausal, Places, Spot
+from .order_causal import DecodingCache, GapPointer, InsertionSite, OrderCausal, Places
 from .order_causal import neighbours, ranks
 from .transformer import Size
 from ..process.mask_orders import decisions_of, event_numbers, masks_of
@@ -35,7 +35,7 @@ class MaskedPlaces(Places):
         return torch.where(self.decides[:, None], self.rank.shape[2] + self.mask[:, None], self.left)
 
     @property
-    def came(self) -> Int[Tensor, "rows events"]:
+    def target_outcome(self) -> Int[Tensor, "rows events"]:
         "Outcome of each event when it comes."
         return torch.where(self.decides, self.rank.shape[2] + self.mask, self.gap)
 
@@ -119,7 +119,7 @@ class OrderCausalMasks(OrderCausal):
         "Scores of gaps, then of deciding items."
         return self.pointer, self.masks
 
-    def undecided(self, tokens: Int[Tensor, "rows events"]) -> Bool[Tensor, "rows events"]:
+    def revisable_items(self, tokens: Int[Tensor, "rows events"]) -> Bool[Tensor, "rows events"]:
         "Return the mask of generated items that later events may change: masks."
         return tokens == MASK
 
@@ -132,7 +132,7 @@ class OrderCausalMasks(OrderCausal):
 
     # One event at a time
 
-    def spot(self, memory: Growing, event: Int[Tensor, " rows"]) -> Spot:
+    def spot(self, memory: DecodingCache, event: Int[Tensor, " rows"]) -> InsertionSite:
         "Return the location of an outcome. In the gap after an item, or that of the decided mask."
         items = memory.tokens.shape[1]
         inserted = super().spot(memory, event % items)
@@ -140,15 +140,15 @@ class OrderCausalMasks(OrderCausal):
 
         decides = (event >= items)[:, None]
         both = zip(decided, inserted, strict=True)
-        return Spot(*(torch.where(decides, there, new) for there, new in both))
+        return InsertionSite(*(torch.where(decides, there, new) for there, new in both))
 
-    def written(
-        self, memory: Growing, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
+    def written_tokens(
+        self, memory: DecodingCache, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> Int[Tensor, " rows"]:
         "Return what outcomes write: a mask in a gap, or `token` instead of a mask."
         return torch.where(event >= memory.tokens.shape[1], token, MASK)
 
-    def removed(self, memory: Growing, event: Int[Tensor, " rows"]) -> Bool[Tensor, "rows more"]:
+    def removed_items(self, memory: DecodingCache, event: Int[Tensor, " rows"]) -> Bool[Tensor, "rows more"]:
         "Return the mask of items that outcomes remove: masks that are decided."
         items = memory.tokens.shape[1]
         number = torch.arange(items + 1, device=event.device)

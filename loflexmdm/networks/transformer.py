@@ -268,7 +268,7 @@ def pad_to_tiles(x: PartialSequences, cond: Cond) -> tuple[PartialSequences, Con
     "Pad batch and conditioning to a multiple of TILE columns. Conditioning is padded if it differs by column."
     more = -x.tokens.shape[1] % TILE
     if cond.dim() == 3: cond = F.pad(cond, (0, 0, 0, more))
-    return x.widened(x.tokens.shape[1] + more), cond
+    return x.widen(x.tokens.shape[1] + more), cond
 
 # %% ../../nbs/networks/02_transformer.ipynb #6ae1ffbd
 class Transformer(nn.Module):

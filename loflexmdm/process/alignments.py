@@ -97,7 +97,7 @@ def from_moves(x0: PartialSequences, x1: PartialSequences, moves: Int[Tensor, "b
     moves = moves[:, : max(1, longest)]
     void = moves == VOID
 
-    def taken(x: PartialSequences, own: int):
+    def take(x: PartialSequences, own: int):
         "Return where moves take a token of x, and its token, prompt and closed gap."
         takes = (moves == PAIR) | (moves == own)
         last = x.tokens.shape[1] - 1
@@ -105,8 +105,8 @@ def from_moves(x0: PartialSequences, x1: PartialSequences, moves: Int[Tensor, "b
         z = torch.where(takes, x.tokens.gather(-1, column), BLANK)
         return (takes, z.masked_fill(void, PAD), x.fixed.gather(-1, column), x.closed.gather(-1, column))
 
-    takes0, z0, fixed, closed0 = taken(x0, DELETE)
-    takes1, z1, _, closed1 = taken(x1, INSERT)
+    takes0, z0, fixed, closed0 = take(x0, DELETE)
+    takes1, z1, _, closed1 = take(x1, INSERT)
     # gaps are closed as in the target where it has a token
     closed = torch.where(takes1, closed1, closed0)
     return Aligned(z0, z1, fixed & takes0 & ~void, closed | void)
@@ -131,7 +131,7 @@ def _costs(x0: PartialSequences, x1: PartialSequences) -> tuple[np.ndarray, np.n
     return pair[:, :, ::-1], alone(fixed0), alone(fixed1)[:, ::-1]
 
 
-def _tied(cost: list[np.ndarray], ways: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+def _combine_moves(cost: list[np.ndarray], ways: list[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Combine three moves: lowest cost, log count, choice probabilities.
 
     The log number of ways to attain the cost; the probability of the first move, and of the first or second."""
@@ -174,7 +174,7 @@ def _optimal(x0: PartialSequences, x1: PartialSequences) -> Optimal:
         steps = np.diagonal(pair, m - d, 1, 2), delete[:, left], insert[:, back]
         before = older[0][:, left], old[0][:, left], old[0][:, here]
         ways = [older[1][:, left], old[1][:, left], old[1][:, here]]
-        best, count, first, second = _tied([b + s for b, s in zip(before, steps)], ways)
+        best, count, first, second = _combine_moves([b + s for b, s in zip(before, steps)], ways)
         new = diagonal()
         new[0][:, here] = best
         new[1][:, here] = count
@@ -271,7 +271,7 @@ def _segments(
     return segment, index, sizes
 
 
-def _paired(
+def _pair_counts(
     how: str,
     share: float,
     sizes0: Int[Tensor, "batch n"],
@@ -307,7 +307,7 @@ def ruled_moves(
 ) -> Int[Tensor, "batch slots"]:
     "Return moves of a padded, block, interleaved or shuffled alignment. `share` of x0 is paired in a shuffled one."
     (s0, i0, sizes0), (s1, i1, sizes1) = _segments(x0), _segments(x1)
-    paired = _paired(how, share, sizes0, sizes1)
+    paired = _pair_counts(how, share, sizes0, sizes1)
     most = paired.shape[1] - 1
     partners = lambda segment: paired.gather(-1, segment.clamp_max(most))
 

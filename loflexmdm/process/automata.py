@@ -56,13 +56,13 @@ class Automaton:
             table, ends = F.pad(table.masked_fill(table < 0, n), (0, 0, 0, 1), value=n), [*ends, False]
         stay = torch.arange(len(table))[:, None].repeat(1, len(vocabulary) + 1)
         stay[:, first:first + table.shape[1]] = table
-        return cls(stay, torch.tensor(ends), table.shape[1]).reduced()
+        return cls(stay, torch.tensor(ends), table.shape[1]).minimise()
 
     @property
     def tokens(self) -> slice: return slice(len(SPECIAL_TOKENS), len(SPECIAL_TOKENS) + self.ordinary)
     def __len__(self) -> int: return len(self.next)
 
-    def reduced(self) -> "Automaton":
+    def minimise(self) -> "Automaton":
         "Merge the states that accept the same continuations (Moore, 1956)."
         kind = self.accepting.long()
         while True:
@@ -86,7 +86,7 @@ class Automaton:
             STATES.check(len(pairs), "rules together")
         s, t = torch.tensor(list(pairs)).unbind(1)
         both = self.accepting[s] & other.accepting[t]
-        return Automaton(torch.tensor(rows), both, self.ordinary).reduced()
+        return Automaton(torch.tensor(rows), both, self.ordinary).minimise()
 
     def run(self, ids: list[int]) -> int:
         "Return the state after the ids of a sequence."
@@ -193,7 +193,7 @@ class Places:
         if not self.ignores_case: return lambda c: in_class(tests, c)
         return lambda c: in_class(tests, c.lower()) or in_class(tests, c.upper())
 
-    def closed(self, places) -> frozenset[int]:
+    def closure(self, places) -> frozenset[int]:
         "Add the places that are reached without a character."
         found, todo = set(places), list(places)
         while todo:
@@ -205,7 +205,7 @@ class Places:
     def after(self, places: frozenset[int], character: str) -> frozenset[int]:
         "Return the places after a character."
         edges = [self.taken[p] for p in places if self.taken[p] is not None]
-        return self.closed({to for test, to in edges if test(character)})
+        return self.closure({to for test, to in edges if test(character)})
 
 # %% ../../nbs/process/16_automata.ipynb #f85b7a9b
 def in_class(tests, c: str) -> bool:
@@ -262,7 +262,7 @@ def from_regex(pattern: str, vocabulary: Vocabulary, writing: Writing | None = N
             if key not in known: known[key] = places.after(*key)
             found = known[key]
         return (found, not alike) if found else None
-    start = places.closed({places.start}), False
+    start = places.closure({places.start}), False
     return Automaton.crawl(start, follow, lambda s: places.end in s[0], vocabulary, what or f"regex {pattern!r}")
 
 # %% ../../nbs/process/16_automata.ipynb #7c47ea9f
@@ -340,7 +340,7 @@ class Completions:
         row = torch.arange(len(column))
         return self._at(self.forward[row, column] + 1, self.backward[row, column], room)
 
-    def unmasked(
+    def unmask_choices(
         self, row: Int[Tensor, " n"], column: Int[Tensor, " n"], room: Int[Tensor, " rows"], blanks: bool = False
     ) -> Bool[Tensor, "n ids"]:
         "Mark the ordinary tokens (and the blank) that masks at columns of rows may become."

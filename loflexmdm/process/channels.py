@@ -126,13 +126,15 @@ def apply_events(
 
     now, origin = x, None  # columns of x; None before anything has moved
     for name in by_growth:
-        here = events[name] if origin is None else _moved(events[name], origin, 0)
+        here = events[name] if origin is None else _gather(events[name], origin, 0)
         now = CHANNELS[name].apply(now, here, draw.get(name))
-        origin = now.origin if origin is None else _moved(origin, now.origin, -1)
+        origin = now.origin if origin is None else _gather(origin, now.origin, -1)
     if origin is None: origin = columns_of(x)
     return now._replace(origin=origin.masked_fill(~now.valid, 0))
 
 
-def _moved(values: Int[Tensor, "batch length"], origin: Int[Tensor, "batch now"], new: int) -> Int[Tensor, "batch now"]:
+def _gather(
+    values: Int[Tensor, "batch length"], origin: Int[Tensor, "batch now"], new: int
+) -> Int[Tensor, "batch now"]:
     "Gather values by `origin`, with `new` for new columns."
     return values.gather(-1, origin.clamp_min(0)).masked_fill(origin < 0, new)

@@ -158,22 +158,22 @@ class TokenLaws(ActsAsTensor):
         """Return the logits of the columns `where`, row by row.
 
         With `keep` they are cached, and serve later reads of a subset too."""
-        return self.chosen(where, keep)[1]
+        return self.select(where, keep)[1]
 
-    def chosen(
+    def select(
         self, where: Bool[Tensor, "batch length"], keep: bool = False
     ) -> tuple[Int[Tensor, " n"], Float[Tensor, "n vocabulary"]]:
         "Return flat indices and logits of the columns `where`."
         if self.kept is not None and torch.equal(where, self.kept.where): return self.kept.index, self.kept.logits
         flat = where.flatten()
         index = flat.nonzero()[:, 0]
-        found = self.numbered(index)
+        found = self.at_index(index)
         if keep:
             slot = torch.where(flat, flat.cumsum(0) - 1, -1)
             self.kept = _AtHand(where, index, slot, found)
         return index, found
 
-    def numbered(self, index: Int[Tensor, " n"]) -> Float[Tensor, "n vocabulary"]:
+    def at_index(self, index: Int[Tensor, " n"]) -> Float[Tensor, "n vocabulary"]:
         "Return the logits at flat indices."
         # use the cache if it has all of them
         if self.kept is not None:
@@ -182,7 +182,7 @@ class TokenLaws(ActsAsTensor):
 
         place = index if self.place is None else self.place.flatten()[index]
         known = [v.index_select(0, place) for v in self.known]
-        if self.before is not None: known.insert(0, self.before.numbered(index))
+        if self.before is not None: known.insert(0, self.before.at_index(index))
         # laws created without gradients are evaluated without them
         with torch.set_grad_enabled(self.graph and torch.is_grad_enabled()):
             return self.law(*known)
@@ -198,7 +198,7 @@ class TokenLaws(ActsAsTensor):
 
     def dense(self) -> Float[Tensor, "batch length vocabulary"]:
         "Return the logits of all columns."
-        return self.numbered(self.numbers().flatten()).unflatten(0, self.sizes)
+        return self.at_index(self.numbers().flatten()).unflatten(0, self.sizes)
 
     def numbers(self) -> Int[Tensor, "batch length"]:
         "Return the flat index of every column."
@@ -206,7 +206,7 @@ class TokenLaws(ActsAsTensor):
 
     def nothing(self) -> Float[Tensor, "none vocabulary"]:
         "Return empty logits, for their size and dtype."
-        return self.numbered(self.numbers().flatten()[:0])
+        return self.at_index(self.numbers().flatten()[:0])
 
     @property
     def shape(self) -> torch.Size:
@@ -225,7 +225,7 @@ class TokenLaws(ActsAsTensor):
         keys = key if isinstance(key, tuple) else (key,)
         if len(keys) > 2 or not all(isinstance(k, Tensor) for k in keys): return self.dense()[key]
         index = self.numbers()[key]
-        return self.numbered(index.flatten()).unflatten(0, index.shape)
+        return self.at_index(index.flatten()).unflatten(0, index.shape)
 
 # %% ../../nbs/process/07_intensities.ipynb #4e508726
 Logits = Float[Tensor | TokenLaws, "*batch length vocabulary"]
@@ -278,7 +278,7 @@ def log_probs_at(
     "Return log-probabilities of `token` at the columns `where`. 0 in other columns, where the law may give -inf."
     # only these columns of token laws are computed, and cached for later reads
     laws = logits if isinstance(logits, TokenLaws) else TokenLaws.of(logits)
-    index, read = laws.chosen(where, keep=True)
+    index, read = laws.select(where, keep=True)
     log_p = torch.log_softmax(read, -1)
     found = log_p.gather(-1, token.flatten()[index, None])[:, 0]
 

@@ -104,7 +104,7 @@ def localized_state(
     return path.sample(aligned.valid & ~aligned.fixed, t, generator)
 
 # %% ../../nbs/process/11_localized_paths.ipynb #0fdf072c
-def _reached(path: LocalizedPath, slots: int, t: Float[Tensor, ""], nodes: int = 64) -> tuple[Tensor, Tensor]:
+def _arrival_probs(path: LocalizedPath, slots: int, t: Float[Tensor, ""], nodes: int = 64) -> tuple[Tensor, Tensor]:
     "Return P(seed i has reached column j) and P(its interval ends right before j): (slots, slots)."
     # quadrature over the firing time of a seed
     x, w = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
@@ -130,7 +130,7 @@ def _reached(path: LocalizedPath, slots: int, t: Float[Tensor, ""], nodes: int =
 def shown_probability(path: LocalizedPath, slots: int, t: float) -> Float[Tensor, " slots"]:
     "Return P(column j is shown at time t), of `slots` free columns."
     t = torch.as_tensor(t, dtype=torch.float64)
-    reached, _ = _reached(path, slots, t)
+    reached, _ = _arrival_probs(path, slots, t)
     not_seeded = torch.exp(-path.clock.tau(t))
     return 1 - not_seeded * (1 - reached).prod(0)
 
@@ -138,7 +138,7 @@ def shown_probability(path: LocalizedPath, slots: int, t: float) -> Float[Tensor
 def shown_rate(path: LocalizedPath, slots: int, t: float) -> Float[Tensor, " slots"]:
     "Return E[1(column j is pending) times its rate] per unit of time: `shown_probability`'s derivative."
     t = torch.as_tensor(t, dtype=torch.float64)
-    c, e = _reached(path, slots, t)
+    c, e = _arrival_probs(path, slots, t)
     pending = torch.exp(-path.clock.tau(t)) * (1 - c).prod(0)
     from_neighbours = path.spread * (e / (1 - c)).sum(0)
     return pending * (path.clock.shape(t) + from_neighbours)

@@ -102,7 +102,7 @@ class Path:
         each = self.log_probs(x1, state, tau[:, None], *rates)
         return torch.where(x1.free, each, 0.0).sum(-1)
 
-    def noised(self, x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
+    def corrupt(self, x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
         "Return the network input for these states. `origin` holds the column of each token in `x1`."
         return contract(x1, state)
 
@@ -163,7 +163,7 @@ class TwoClocks(Path):
     channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")  # passed by every position, in order
     states: ClassVar[tuple[int, ...]] = (DROPPED, MASKED, CLEAN)  # before, between and after them
 
-    def reading(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    def unmask_tau(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "Convert a reading of the insertion clock to the unmasking clock (float64)."
         if self.insertion == self.unmasking: return tau
         return self.unmasking.tau(self.insertion.time(tau))
@@ -175,7 +175,7 @@ class TwoClocks(Path):
     ) -> Int[Tensor, "batch length"]:
         now = tau[:, None].double()
         # lower readings than a schedule's first have no time: nothing has been unmasked yet
-        unmasking = self.reading(now).nan_to_num(nan=0.0, posinf=torch.inf)
+        unmasking = self.unmask_tau(now).nan_to_num(nan=0.0, posinf=torch.inf)
 
         inserted_at, unmasked_at = times
         happened = (inserted_at <= now).long() + (unmasked_at <= unmasking).long()
@@ -187,7 +187,7 @@ class TwoClocks(Path):
         shape = (2, *x1.tokens.shape)
         inserted_at, wait = exponentials(shape, generator, x1.tokens.device, dim=1)
         # the wait for unmasking starts at the time of insertion
-        return inserted_at, self.reading(inserted_at) + wait
+        return inserted_at, self.unmask_tau(inserted_at) + wait
 
 # %% ../../nbs/process/06_paths.ipynb #19dfc6d9
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class Unmasking(Path):
         wait = torch.where(x1.free, rate * tau, 1.0)
         return hidden_log_prob(wait, state == MASKED)
 
-    def noised(self, x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
+    def corrupt(self, x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
         "Return `x1` with masks for hidden tokens."
         return x1._replace(tokens=x1.tokens.masked_fill(state == MASKED, MASK))
 

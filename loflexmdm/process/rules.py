@@ -5,7 +5,7 @@ or read from a text."""
 
 # %% auto #0
 __all__ = ['RULES', 'KEPT', 'Rule', 'All', 'Predicate', 'Regex', 'Contains', 'Excludes', 'Words', 'read_range', 'check_range',
-           'counting', 'Length', 'Count', 'parse_rule', 'as_rule', 'Template', 'gap_ranges', 'split_ranges',
+           'count_automaton', 'Length', 'Count', 'parse_rule', 'as_rule', 'Template', 'gap_ranges', 'split_ranges',
            'with_ranges', 'Reader', 'Prefixes', 'Requirement']
 
 # %% ../../nbs/process/17_rules.ipynb #832b7a15
@@ -143,7 +143,7 @@ def check_range(least: int, most: int | None, what: str):
         raise ValueError(f"{what}: from {least!r} to {most!r}; whole numbers are needed, the first at most the second")
 
 
-def counting(
+def count_automaton(
     vocabulary: Vocabulary, counts: Callable[[str], bool], least: int, most: int | None, what: str
 ) -> Automaton:
     "Return the automaton of sequences in which the number of tokens that count is in a range."
@@ -164,7 +164,7 @@ class Length(Rule):
     def read(cls, argument: str) -> "Length": return cls(*read_range(argument, "length"))
 
     def automaton(self, vocabulary: Vocabulary, writing: Writing) -> Automaton:
-        return counting(vocabulary, lambda token: True, self.least, self.most, "length")
+        return count_automaton(vocabulary, lambda token: True, self.least, self.most, "length")
 
 # %% ../../nbs/process/17_rules.ipynb #030a6369
 @dataclass(frozen=True)
@@ -185,7 +185,8 @@ class Count(Rule):
 
     def automaton(self, vocabulary: Vocabulary, writing: Writing) -> Automaton:
         vocabulary.encode([self.token])
-        return counting(vocabulary, lambda token: token == self.token, self.least, self.most, f"count {self.token!r}")
+        what = f"count {self.token!r}"
+        return count_automaton(vocabulary, lambda token: token == self.token, self.least, self.most, what)
 
 # %% ../../nbs/process/17_rules.ipynb #cfe90d85
 def parse_rule(text: str) -> Rule:
@@ -222,16 +223,16 @@ class Template(Rule):
 
     def automaton(self, vocabulary: Vocabulary, writing: Writing) -> Automaton:
         # a state is the set of (piece, tokens in its gap) that are possible
-        def reached(places):
+        def state_of(places):
             found = set()
             for i, n in places:
                 found.add((i, n))
                 while i < len(self.pieces) and self._over(i, n): found.add((i := i + 1, n := 0))
             return frozenset(found)
         def follow(places, token):
-            return reached({after for i, n in places if (after := self._after(i, n, token))}) or None
+            return state_of({after for i, n in places if (after := self._after(i, n, token))}) or None
         ends = lambda places: any(i == len(self.pieces) for i, n in places)
-        return Automaton.crawl(reached({(0, 0)}), follow, ends, vocabulary, "gaps of the prompt")
+        return Automaton.crawl(state_of({(0, 0)}), follow, ends, vocabulary, "gaps of the prompt")
 
     def _over(self, i: int, n: int) -> bool: return isinstance(self.pieces[i], tuple) and n >= self.pieces[i][0]
 

@@ -137,7 +137,7 @@ class PartialSequences(NamedTuple):
         "Select rows by a slice, a list of indices or a boolean (batch,)."
         return self.map(lambda v: v[index])
 
-    def widened(self, width: int) -> "PartialSequences":
+    def widen(self, width: int) -> "PartialSequences":
         "Pad the batch to `width` columns."
         more = width - self.tokens.shape[1]
         pad = lambda values, fill: None if values is None else F.pad(values, (0, more), value=fill)
@@ -265,13 +265,13 @@ def collate(examples):
     valid = np.arange(lengths.max()) < lengths[:, None]
 
     # one list per field: a list per row takes ten times as long
-    def padded(rows, fill):
+    def pad(rows, fill):
         values = np.full(valid.shape, fill)
         values[valid] = list(chain.from_iterable(rows))
         return torch.from_numpy(values)
 
     tokens, fixed, closed = zip(*examples, strict=True)
-    return PartialSequences(padded(tokens, PAD), padded(fixed, False), padded(closed, True))
+    return PartialSequences(pad(tokens, PAD), pad(fixed, False), pad(closed, True))
 
 # %% ../../nbs/process/01_states.ipynb #f111ed02
 def filled_example(prompt: Sequence, fillings: Iterable[Sequence], vocabulary: Vocabulary) -> Example:

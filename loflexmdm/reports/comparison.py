@@ -251,7 +251,7 @@ def samplers_for(method: Method, calls: Sequence[int] = CALLS) -> list[Sampler]:
     by confidence or a planner, and with fixed numbers of network calls."""
     tried = [method.default_sampler]
     for cls in fitting_samplers(method.channels).values():
-        if cls.in_comparisons: tried += cls.compared(method.channels, calls)
+        if cls.in_comparisons: tried += cls.comparison_settings(method.channels, calls)
     distinct = {describe(s): s for s in tried}
     return list(distinct.values())
 

@@ -23,7 +23,7 @@ from .draws import CONFIDENCES, CURE, NO_TOKEN, WITHOUT_TOKENS, check_drawing, c
 from .draws import inverse_cdf, most_confident, nucleus, row_uniforms
 from .draws import check_hook, undrawable, without_special
 from .state import Info, Limits, RowBool, RowFloat, RowInt, State, TokenBool
-from .state import TokenFloat, TokenInt, advance, finished, legal, surplus, too_short
+from .state import TokenFloat, TokenInt, advance, is_finished, legal, surplus, too_short
 from ..support.registries import SAMPLERS
 
 LogitsHook = Callable[
@@ -76,7 +76,7 @@ class Choices:
         check_drawing(self.temperature, self.top_p, self.confidence)
         check_ranking(self.confidence, self.softness, self.window, self.window_ratio)
 
-    def hooked(self, out: Intensities, state: State) -> Intensities:
+    def apply_hook(self, out: Intensities, state: State) -> Intensities:
         "Return intensities with logits after the hook. All logits are computed for it."
         if self.logits_hook is None: return out
         hook = lambda logits: check_hook(self.logits_hook(logits, state.x, state.tau), logits)
@@ -153,7 +153,7 @@ class Choices:
         """Draw the tokens at `where` (batch, length). The i-th of a row uses u[:, i].
 
         ValueError if the logits leave no token."""
-        index, logits = TokenLaws.of(out.logits).chosen(where)
+        index, logits = TokenLaws.of(out.logits).select(where)
         rank = (where.cumsum(-1) - 1).clamp(0, u.shape[-1] - 1)
         drawn = self.outcome(logits, u.gather(-1, rank).flatten()[index])
         return state.x.tokens.flatten().index_copy(0, index, drawn).view_as(where)
@@ -237,7 +237,7 @@ class Sampler:
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "confidence", "softness", "window")  # it uses
     refusal: ClassVar[str] = "of no use here"  # reason for which other choices are refused
     choices_type: ClassVar[type[Choices]] = Choices  # class of `choices`
-    in_comparisons: ClassVar[bool] = True  # whether comparisons of methods try it, in the settings of `compared`
+    in_comparisons: ClassVar[bool] = True  # whether comparisons of methods try it, with `comparison_settings`
     temperature: float = 1.0  # temperature of the token distribution
     top_p: float = 1.0              # nucleus mass
     confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate
@@ -274,7 +274,7 @@ class Sampler:
         return all(name in CHANNELS and CHANNELS[name].clocked for name in channels)
 
     @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list["Sampler"]:
+    def comparison_settings(cls, channels: Sequence[str], calls: Sequence[int]) -> list["Sampler"]:
         """Return the settings compared for these channels.
 
         One for each number of network calls if it has steps."""
@@ -291,14 +291,14 @@ class Sampler:
         return State(
             x, tau=zeros, rate_bound=zeros, full=full, inserted_at=never,
             unmasked_at=torch.where(x.masked, torch.nan, never), birth=columns_of(x) * x.valid, born=x.lengths,
-            generators=tuple(generators), row=row, done=finished(x, zeros, full, limits), limits=limits,
+            generators=tuple(generators), row=row, done=is_finished(x, zeros, full, limits), limits=limits,
         )
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "Call the network once and return the next state. A subclass defines this."
         raise NotImplementedError
 
-    def passed(self, state: State) -> State:
+    def recorded_states(self, state: State) -> State:
         "Return the states to record after a step. The last, or a row for each event of a call that makes several."
         return state
 
@@ -308,7 +308,7 @@ class Sampler:
 
         The logits are `TokenLaws`, computed as a sampler needs them; for a hook all are computed."""
         out, kept = reader(intensity_fn)(state.x, state.tau, state.kept)
-        return possible(self.choices.hooked(out, state), state), state._replace(kept=kept)
+        return possible(self.choices.apply_hook(out, state), state), state._replace(kept=kept)
 
     def apply_events(
         self,
@@ -341,7 +341,7 @@ class Sampler:
             draw["unmask"] = lambda x, where, column: tokens
 
         new, overflow = advance(state, tau, now, draw)
-        done = finished(new.x, tau, new.full, new.limits)
+        done = is_finished(new.x, tau, new.full, new.limits)
         return new._replace(done=done), overflow + surplus.sum(-1), forced.sum(-1)
 
 # %% ../../nbs/samplers/03_base.ipynb #e3469eaa

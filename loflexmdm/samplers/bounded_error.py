@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Rates', 'Columns', 'Check', 'token_excess', 'row_total', 'check_held', 'Plan', 'lowest_rate', 'plan_leap',
            'expected_loss', 'Held', 'stacked_rates', 'events_left', 'token_laws_of', 'excess_of', 'caught_up',
-           'with_missing_laws', 'beyond_room', 'held_after', 'BoundedError', 'measured_bound']
+           'with_missing_laws', 'beyond_room', 'after_events', 'BoundedError', 'measured_bound']
 
 # %% ../../nbs/samplers/10_bounded_error.ipynb #be070003
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from ..process.intensities import Intensities, IntensityFn, TokenLaws
 from ..process.states import PartialSequences
 from .base import Sampler, token_law_at_end
 from .draws import NO_TOKEN, check_number, check_slack, inverse_cdf, nucleus, row_uniforms
-from .speculative import moved
+from .speculative import gather_columns
 from .state import Info, Limits, RowBool, RowFloat, State, TokenFloat, came_from
 from .state import legal
 from ..support.random_numbers import seeded
@@ -244,7 +244,7 @@ def beyond_room(rates: Rates, state: State) -> Bool[Tensor, "batch length channe
     return (gaps & (gaps.cumsum(-1) > room)).view_as(rates)
 
 
-def held_after(
+def after_events(
     held: Held,
     events: Bool[Tensor, "batch length channels"],
     origin: Int[Tensor, "batch taken"],
@@ -257,7 +257,7 @@ def held_after(
     there = possible & (origin >= 0)[..., None] & ~moved_to(events)
 
     wide = [torch.where(there, moved_to(v), torch.zeros_like(v[:, :1])) for v in held[:3]]
-    laws = {name: moved(law, at) for name, law in held.laws.items()}
+    laws = {name: gather_columns(law, at) for name, law in held.laws.items()}
     count = events.sum((1, 2)).double()
     return Held(*wide, held.rise, count, held.spent, laws)
 
@@ -335,7 +335,7 @@ class BoundedError(Sampler):
 
         # what is held from here on happens before the next check, whose reading is the clock of all of it
         all_excess = excess_of(rates, laws, old, channels)
-        new = self.learned(rates, all_excess, old)._replace(spent=old.spent + seen.cost, laws=laws)
+        new = self.update_rates(rates, all_excess, old)._replace(spent=old.spent + seen.cost, laws=laws)
         plan, tau = self.leap(out, rates * ~first, first.any((1, 2)), new, state, check)
         level = plan.level.view_as(rates)
         elapsed = -torch.log(wait) / (rates * level)
@@ -345,7 +345,7 @@ class BoundedError(Sampler):
         after, info = self.apply(shown, state, events, tau, token, new._replace(level=level))
         return after._replace(rate_bound=plan.often), info._replace(violations=seen.violated.long())
 
-    def learned(self, rates: Rates, excess: Rates, old: Held) -> Held:
+    def update_rates(self, rates: Rates, excess: Rates, old: Held) -> Held:
         "Update the rates and the expected losses."
         loss = expected_loss(rates, old.rates > 0, excess, old.loss, old.events)
         risen = row_total(rates - old.rates + excess) / old.events.clamp_min(1)
@@ -389,7 +389,7 @@ class BoundedError(Sampler):
         drawing = replace(self, temperature=1.0, top_p=1.0)  # `call_network` has seen to both
         counts = dict(zip(state.limits.channels, events.long().unbind(-1)))
         new, overflow, forced = drawing.apply_events(out, state, counts, tau, u)
-        held = held_after(held, events, came_from(new, state), new)
+        held = after_events(held, events, came_from(new, state), new)
         return new._replace(memory=held), Info(overflow, torch.zeros_like(overflow), forced)
 
 # %% ../../nbs/samplers/10_bounded_error.ipynb #be07001e

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..process.channels import Delete, Draw, Substitute
-from .event_by_event import at_items, writing
+from .event_by_event import at_items, write_token
 from .masks_event_by_event import EventByEventMasks
 from .state import State, room
 
@@ -57,11 +57,11 @@ class EventByEventEdits(EventByEventMasks):
         in_the_end = torch.cat([full.expand_as(inserts), full.expand_as(replaces), never, left[:, None] < 0], 1)
         return in_the_end | super().too_long(scores, state)
 
-    def happens(
+    def events_of(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
         "Return the events of a step, by channel. Also what draws their tokens; none in rows that end."
         items = memory.tokens.shape[1]
         kind = gap // items
         events = {name: at_items(memory, gap % items, ~end & (kind == k)) for k, name in enumerate(self.channels)}
-        return events, dict(place=writing(token), replace=writing(token))
+        return events, dict(place=write_token(token), replace=write_token(token))

@@ -59,7 +59,7 @@ class EntropyBounded(MaskSteps):
     gamma: float | None = None  # largest loss per network call, in nats
 
     @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+    def comparison_settings(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
         "Return one setting."
         return [cls(error=0.1)]
 
@@ -83,7 +83,7 @@ class EntropyBounded(MaskSteps):
         # the more masks of the order are taken, the more is lost
         order = score.argsort(dim=-1, descending=True, stable=True)
         ranked = self.entropies(out, candidates).gather(-1, order)
-        count = within(excess(ranked), self.allowed(state), candidates.sum(-1))
+        count = within(excess(ranked), self.allowed_loss(state), candidates.sum(-1))
         as_many = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
         return ~state.x.masked | most_confident(as_many, candidates, score)
 
@@ -93,7 +93,7 @@ class EntropyBounded(MaskSteps):
         negative = CONFIDENCES["entropy"](k, None, None)  # that rule reads the distribution alone
         return k.new_zeros(where.shape).masked_scatter(where, -negative)
 
-    def allowed(self, state: State) -> TokenFloat:
+    def allowed_loss(self, state: State) -> TokenFloat:
         "Return the allowed loss by number of masks. In nats, (batch, length), for the first 1, 2, ... masks resolved."
         count = torch.arange(1, state.x.tokens.shape[-1] + 1, device=state.tau.device).double()
         if self.gamma is not None: return torch.full_like(count, self.gamma).expand(len(state.tau), -1)

@@ -82,7 +82,7 @@ class EventDriven(Sampler):
     slack: float = 1.5  # proposal rate of thinning, relative to the total intensity
 
     @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+    def comparison_settings(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
         """Return thinning and held intensities, and thinning by confidence if there are masks to rank.
 
         Only held ones for masked diffusion, whose rates do not depend on time."""

@@ -155,17 +155,17 @@ class GuidedEvents:
     def gap_scores(self, memory: _Memories) -> Float[Tensor, "rows outcomes"]:
         "Return guided scores of the gaps and of stopping; the fixed scheme returns the conditional ones."
         scores = [self.network.gap_scores(kept) for kept in memory]
-        return scores[0] if self.scheme == "fixed" else self._guided(*scores)
+        return scores[0] if self.scheme == "fixed" else self._combine(*scores)
 
     def token_logits(self, memory: _Memories, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
         "Return guided logits of the token after item `gap`."
-        return self._guided(*(self.network.token_logits(kept, gap) for kept in memory))
+        return self._combine(*(self.network.token_logits(kept, gap) for kept in memory))
 
     def insert(self, memory: _Memories, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> _Memories:
         "Insert `token` after item `gap` in both memories."
         return _Memories(*(self.network.insert(kept, gap, token) for kept in memory))
 
-    def _guided(self, conditional: Tensor, unconditional: Tensor) -> Float[Tensor, "rows outcomes"]:
+    def _combine(self, conditional: Tensor, unconditional: Tensor) -> Float[Tensor, "rows outcomes"]:
         "Multiply powers of both distributions; return log-probabilities."
         logs = (_log_softmax(scores.double()) for scores in (conditional, unconditional))
         return _log_softmax(_log_mix(*logs, *self.powers))
@@ -194,7 +194,7 @@ class Guidance:
         raise ValueError(f"guidance={self.w}: prompt {int(bare.int().argmax())} holds no condition; "
                          f"put one in it, such as {self.vocabulary.conditions[0]}")
 
-    def guided(self, intensity_fn: IntensityFn, prompts: PartialSequences | None = None) -> IntensityFn:
+    def guide(self, intensity_fn: IntensityFn, prompts: PartialSequences | None = None) -> IntensityFn:
         """Return `Guided` or `GuidedEvents` of a function. The function itself if `w` is 0.
 
         ValueError if the vocabulary, or one of `prompts`, has no conditions."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..process.channels import Draw, Insert, Unmask
 from .draws import inverse_cdf, nucleus
-from .event_by_event import EventByEvent, at_items, writing
+from .event_by_event import EventByEvent, at_items, write_token
 from .state import Info, State, too_short
 
 # %% ../../nbs/samplers/15_masks_event_by_event.ipynb #5b91e90c
@@ -66,7 +66,7 @@ class EventByEventMasks(EventByEvent):
         inserts = torch.arange(scores.shape[1], device=scores.device) < scores.shape[1] // self.kinds
         return full[:, None] & inserts
 
-    def happens(
+    def events_of(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
         "Return the events of a step, by channel. Also what draws tokens of decisions; none in rows that end."
@@ -74,4 +74,4 @@ class EventByEventMasks(EventByEvent):
         decides = gap >= items
         placed = at_items(memory, gap % items, ~end & ~decides)
         decided = at_items(memory, gap % items, decides)
-        return dict(place_mask=placed, decide=decided), dict(decide=writing(token))
+        return dict(place_mask=placed, decide=decided), dict(decide=write_token(token))

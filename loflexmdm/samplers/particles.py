@@ -104,9 +104,9 @@ class Proposal:
         self.rule, self.limits, self.lookahead = requirement, limits, lookahead
         self.automaton = requirement.automaton
         self.free = sampler  # whose distribution is that of free draws
-        self.sampler = self.hooked(sampler)
+        self.sampler = self.add_to(sampler)
 
-    def hooked(self, sampler: Sampler) -> Sampler:
+    def add_to(self, sampler: Sampler) -> Sampler:
         "Return the sampler that draws through this hook, as the hook applies temperature and nucleus itself."
         return replace(sampler, temperature=1.0, top_p=1.0, logits_hook=self)
 
@@ -292,7 +292,7 @@ class Chances(NamedTuple):
 # %% ../../nbs/samplers/19_particles.ipynb #rl190001
 class NextEvent(Proposal):
     "Proposals of gaps and tokens, for `EventByEvent`."
-    def hooked(self, sampler: Sampler) -> Sampler: return replace(super().hooked(sampler), gap_temperature=1.0)
+    def add_to(self, sampler: Sampler) -> Sampler: return replace(super().add_to(sampler), gap_temperature=1.0)
 
     def prepare(self, state: State):
         x = state.x.to("cpu")
@@ -345,7 +345,7 @@ class NextMask(Proposal):
         self.masked, blanks = x.masked, True
         row, column = self.masked.nonzero().unbind(1)
         room = torch.zeros(len(x.tokens), dtype=torch.long)
-        self.allowed = Completions.of(self.automaton, x, blanks=blanks).unmasked(row, column, room, blanks)
+        self.allowed = Completions.of(self.automaton, x, blanks=blanks).unmask_choices(row, column, room, blanks)
 
     def __call__(self, logits: Tensor, x: PartialSequences, tau: Tensor) -> Tensor:
         "Return the logarithms of the proposal's probabilities at every mask."
@@ -356,7 +356,7 @@ class NextMask(Proposal):
         return found.masked_scatter(self.masked[..., None], proposed).to(logits)
 
     def log_weight(self, after: State) -> Float[Tensor, " rows"]:
-        now = after.x.to("cpu").widened(self.masked.shape[1])
+        now = after.x.to("cpu").widen(self.masked.shape[1])
         return torch.where(self.masked & ~now.masked, self.total, 0.0).sum(-1)
 
 
@@ -499,7 +499,7 @@ class Chosen(NamedTuple):
     calls: int  # network calls
     evaluations: int  # row evaluations
 
-    def joined(self, places: Sequence[int], other: "Chosen") -> "Chosen":
+    def replace_at(self, places: Sequence[int], other: "Chosen") -> "Chosen":
         "Put the samples of another draw at some places; its estimates count too."
         found = dict(enumerate(self.found)) | dict(zip(places, other.found, strict=True))
         return Chosen(

@@ -19,7 +19,7 @@ from ..process.states import MASK, PartialSequences
 from .base import Sampler
 from .draws import check_number, check_whole, draws, most_confident
 from .state import Info, Limits, RowFloat, RowInt, State, TokenBool, TokenFloat, TokenInt
-from .state import finished, follow
+from .state import follow, is_finished
 from .tau_leaping import Ancestral, next_reading
 
 # %% ../../nbs/samplers/08_planner.ipynb #422d2f15
@@ -64,7 +64,7 @@ class MaskSteps(Sampler):
 
         tokens = torch.where(keep, drawn, MASK)
         new = follow(state, state.x._replace(tokens=tokens, origin=columns_of(state.x)), tau)
-        done = finished(new.x, tau, new.full, new.limits)
+        done = is_finished(new.x, tau, new.full, new.limits)
         return new._replace(done=done)
 
 # %% ../../nbs/samplers/08_planner.ipynb #422d2f16
@@ -85,7 +85,7 @@ class Planner(MaskSteps):
     remask: float | None = None  # weight of remasking; larger: more tokens are masked again
 
     @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+    def comparison_settings(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
         "Return the greedy planner and the remasking one (RDM)."
         return [cls(confidence="sampled"), cls(remask=1.0)]
 

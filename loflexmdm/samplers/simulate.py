@@ -57,7 +57,7 @@ class EditTrajectory(Trajectory):
             found.append(dict(insert=fresh, delete=gone, substitute=changed))
         return found
 
-    def deleted(self) -> list[tuple[float, int]]:
+    def deletions(self) -> list[tuple[float, int]]:
         "Return the tokens that disappeared. For each, the clock reading by which it had, and its id before."
         before = [dict(zip(own, ids)) for own, (_, ids) in zip(self.labels, self.frames)]
         return [(self.frames[k + 1][0], before[k][i]) for k, e in enumerate(self.edits()) for i in e["delete"]]
@@ -140,7 +140,7 @@ class Samples:
         "Return the generated tokens only."
         return [[t for t, f in zip(s, free) if f] for s, free in zip(self.sequences, self.free)]
 
-    def counted(self) -> str:
+    def counters_text(self) -> str:
         "Return the counters in words. Nothing for events that did not happen."
         found = {key: n for key in COUNTERS if (n := getattr(self, key))}
         return ", ".join(
@@ -148,8 +148,8 @@ class Samples:
             for key, n in found.items()
         ) + ("" if self.rule is None else f"; {self.rule}")
 
-    def __repr__(self): return f"Samples({', '.join(filter(None, [f'{len(self)} sequences', self.counted()]))})"
-    def _repr_markdown_(self): return f"**{len(self)} sequences**: {self.counted()}"
+    def __repr__(self): return f"Samples({', '.join(filter(None, [f'{len(self)} sequences', self.counters_text()]))})"
+    def _repr_markdown_(self): return f"**{len(self)} sequences**: {self.counters_text()}"
 
 # %% ../../nbs/samplers/04_simulate.ipynb #86f9d33e
 class _Harvest:
@@ -241,7 +241,7 @@ def simulate(
             rows = state.row
             state, info = sampler.step(intensity_fn, state)
             harvest.count(info, rows)
-            if record: harvest.snapshot(sampler.passed(state))
+            if record: harvest.snapshot(sampler.recorded_states(state))
 
 
 def _check(prompts: PartialSequences, sampler: Sampler, seeds: Sequence[int], limits: Limits):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RowFloat', 'RowInt', 'RowBool', 'TokenFloat', 'TokenInt', 'TokenBool', 'Limits', 'State', 'Info', 'too_short', 'room',
-           'surplus', 'legal', 'finished', 'follow', 'came_from', 'fitting', 'advance']
+           'surplus', 'legal', 'is_finished', 'follow', 'came_from', 'drop_excess', 'advance']
 
 # %% ../../nbs/samplers/01_state.ipynb #0ec64ee2
 from typing import NamedTuple
@@ -123,7 +123,7 @@ def legal(x: PartialSequences, full: RowBool, channel: str) -> TokenBool:
     return where & ~full[:, None]
 
 
-def finished(x: PartialSequences, tau: RowFloat, full: RowBool, limits: Limits) -> RowBool:
+def is_finished(x: PartialSequences, tau: RowFloat, full: RowBool, limits: Limits) -> RowBool:
     "Mark the finished rows. The clock has run out or no channel may act, and no mask is left."
     over = (tau >= limits.tau_max) & ~too_short(x, limits) & (surplus(x, limits) == 0)
     active = torch.stack([legal(x, full, name).any(-1) for name in limits.channels]).any(0)
@@ -165,7 +165,7 @@ def came_from(new: State, old: State) -> Int[Tensor, "batch taken"]:
     return torch.where(since, -1, origin).masked_fill(~new.x.valid, 0)
 
 # %% ../../nbs/samplers/01_state.ipynb #69660499
-def fitting(state: State, events: dict[str, TokenInt]) -> tuple[dict[str, TokenInt], RowInt]:
+def drop_excess(state: State, events: dict[str, TokenInt]) -> tuple[dict[str, TokenInt], RowInt]:
     "Drop insertions for which there is no room. Rightmost gaps first; returns events and numbers dropped."
     limits = state.limits
     left = limits.max_length - state.x.lengths
@@ -196,7 +196,7 @@ def advance(
     Returns the state, and the number of insertions given up for length (batch,).
 
     A row that gave one up counts as full from then on, unless it can become shorter again."""
-    events, overflow = fitting(state, events)
+    events, overflow = drop_excess(state, events)
     new = follow(state, apply_events(state.x, events, draw), tau)
     if state.limits.shrinks: return new, overflow
     return new._replace(full=state.full | (overflow > 0)), overflow

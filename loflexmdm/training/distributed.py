@@ -171,7 +171,7 @@ def _of_all(local_batches: Iterator[PartialSequences]) -> PartialSequences:
     try: batch = next(local_batches)
     except (OSError, ValueError) as e: error = e  # the other ranks wait for its message
     width = _greatest(_UNREADABLE if error else batch.tokens.shape[1])
-    if width < _UNREADABLE: return batch.widened(width)
+    if width < _UNREADABLE: return batch.widen(width)
 
     dist.all_gather_object(told := [None] * dist.get_world_size(), error and str(error))
     raise error or ValueError(next(filter(None, told)))

@@ -11,7 +11,7 @@ from loflexmdm.models.model import Model
 from loflexmdm.molecules.data import prepared as data
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
 from loflexmdm.process.states import prefix_example
-from loflexmdm.process.streams import UNLIMITED, Stream, shuffled, stream_batches
+from loflexmdm.process.streams import UNLIMITED, Stream, shuffle_window, stream_batches
 from loflexmdm.support import random_numbers as permutations
 from loflexmdm.support.atomic_files import file_digest
 from loflexmdm.support.data_digests import row_digest, rows_digest
@@ -150,7 +150,7 @@ def letters(window=50, rows=WORDS):
 
 
 def test_a_window_never_brings_a_row_too_early():
-    order = list(shuffled(range(300), 10, random.Random(0)))
+    order = list(shuffle_window(range(300), 10, random.Random(0)))
     assert sorted(order) == list(range(300)) != order and max(i - k for k, i in enumerate(order)) <= 9
 
 

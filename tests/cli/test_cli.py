@@ -176,8 +176,8 @@ def test_the_limit_of_prompts_is_that_of_sampling(run, tmp_path):
 
 def test_what_is_counted_is_said_in_words_if_it_happened():
     samples = Samples([], [], network_calls=3, row_evaluations=5, violations=6)
-    assert samples.counted() == "3 network calls, 5 row evaluations, 6 rate bounds exceeded (violations)"
-    assert samples.counted() in repr(samples)
+    assert samples.counters_text() == "3 network calls, 5 row evaluations, 6 rate bounds exceeded (violations)"
+    assert samples.counters_text() in repr(samples)
     assert repr(Samples([], [])) == "Samples(0 sequences)"
     assert figure_line("violations", 0) == ""
     assert figure_line("violations", 6).split(maxsplit=2) == ["violations", "6", "rate bounds exceeded\n"]

@@ -390,7 +390,7 @@ def terms_of(name: str) -> dict:
     elif kind == "genmd4":
         total, log_p = model.match(x1, (state < 2) & x1.free, tau), model.state_log_prob(x1, (state < 2) & x1.free, tau)
     elif kind in ("lounmask", "loinsert"):
-        x1 = model.aligned(x1)
+        x1 = model.align(x1)
         b = model.schedule(x1)
         state = model.path.sample(x1, tau.to(b.dtype), b, generator=seeded(7))
         total, log_p = model.match(x1, state, tau, b), model.path.log_prob(x1, state, tau, b)

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
-from loflexmdm.methods.deletion_insertion import DeletionInsertion, DeletionInsertionConfig, insertion_targets, waiting
+from loflexmdm.methods.deletion_insertion import (
+    DeletionInsertion, DeletionInsertionConfig, insertion_targets, waiting_probs,
+)
 from loflexmdm.methods.one_event import LoInsert
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import CLEAN, DROPPED, Example, PartialSequences, Vocabulary, collate, contract, gap_of
@@ -52,7 +54,7 @@ def test_waiting_against_all_sets():
     for _ in range(30):
         x1 = random_rows(g)
         x = contract(x1, drop(x1, g))
-        found = waiting(x1, x)
+        found = waiting_probs(x1, x)
         for i in range(len(x1.tokens)):
             alone, part = x1.rows([i]).trim(), x.rows([i]).trim()
             slow = waiting_slowly(alone, part)

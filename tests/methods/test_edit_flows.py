@@ -12,7 +12,7 @@ from loflexmdm.exact.ctmc import clock_quadrature
 from loflexmdm.exact.edit_laws import EditLaw, edit_bounds, edit_oracle
 from loflexmdm.methods.base import Method
 from loflexmdm.methods.edit_flows import EDITS, EditFlow, EditFlowConfig, EditTargets, beside
-from loflexmdm.methods.edit_flows import edit_targets, edit_terms, merged
+from loflexmdm.methods.edit_flows import edit_targets, edit_terms, merge_cost
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.sampling import edit_sequences, generate
 from loflexmdm.models.saved import load_method
@@ -62,7 +62,7 @@ def test_pending_edits_of_an_alignment():
 
 def test_equal_tokens_in_one_gap_merge_in_the_papers_constant_alone():
     targets = EditTargets(*torch.tensor([[0, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1], [A, A, B, A]]), torch.ones(4))
-    assert_close(merged(targets, 2), torch.tensor([2 * math.log(2), 0.0]))
+    assert_close(merge_cost(targets, 2), torch.tensor([2 * math.log(2), 0.0]))
     logits = torch.zeros(2, 2, len(LETTERS)).masked_fill(torch.arange(len(LETTERS)) < 3, -torch.inf)
     terms = edit_terms(Intensities(insert=torch.full((2, 2), 6.0), insert_logits=logits), targets)
     assert_close(terms.tight, torch.tensor([12 - 3 * math.log(2) - 3, 12 - math.log(2) - 1]))
@@ -73,7 +73,7 @@ def test_merging_costs_the_entropy_of_rates_that_are_not_1():
     "Two edits of one label, at rates 2 and 3, and one by itself, at 1/2: f log f less the sum of b log b."
     targets = EditTargets(*torch.tensor([[0, 0, 0], [0, 0, 0], [1, 1, 1], [A, A, B]]), torch.tensor([2.0, 3.0, 0.5]))
     by_hand = 5 * math.log(5) - 2 * math.log(2) - 3 * math.log(3)
-    assert_close(merged(targets, 1), torch.tensor([by_hand]))
+    assert_close(merge_cost(targets, 1), torch.tensor([by_hand]))
 
 
 def test_the_only_token_is_never_substituted():
@@ -243,7 +243,7 @@ def test_every_token_is_followed():
             there = there - set(edits["delete"]) | set(edits["insert"])
             assert there == set(own) and len(own) == len(set(own))
             kinds.update({kind: len(labels) for kind, labels in edits.items()})
-        assert len(path.deleted()) == sum(len(e["delete"]) for e in path.edits())
+        assert len(path.deletions()) == sum(len(e["delete"]) for e in path.edits())
     assert min(kinds[k] for k in ("insert", "delete", "substitute")) > 10
     plain = generate(made(), n=2, sampler=LEAPS, generator=seeded(5), record=True)
     assert all(type(path) is Trajectory for path in plain.trajectories)

@@ -13,7 +13,7 @@ from loflexmdm.models.model import Model
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, collate, filled_example, parse_prompt, prefix_example
 from loflexmdm.samplers import Limits, simulate
-from loflexmdm.samplers.gap_by_gap import GapByGap, begun, lay_out
+from loflexmdm.samplers.gap_by_gap import GapByGap, begin_layout, lay_out
 from loflexmdm.support.notebook import seeded
 
 VOCABULARY = Vocabulary("ab")
@@ -104,7 +104,7 @@ def test_conditions_are_no_prompt_and_given_tokens_are():
 @torch.no_grad()
 def one_by_one(model, prompt, fillings) -> float:
     "log p from a pass for each outcome."
-    rows, total = begun(collate([parse_prompt(prompt, VOCABULARY)])), 0.0
+    rows, total = begin_layout(collate([parse_prompt(prompt, VOCABULARY)])), 0.0
     for k, filling in enumerate(fillings):
         for outcome in [*VOCABULARY.encode(filling), model.end]:
             total += model.intensities(rows.x).logits[0, -1].log_softmax(-1)[outcome].item()
@@ -222,7 +222,7 @@ def test_what_cannot_be_filled_is_refused():
     with pytest.raises(ValueError, match="gaps=1"): generate(model, [["a", ..., "b", ...]])
     with pytest.raises(ValueError, match="gaps=1"): model.log_prob(filled(["a", ..., "b", ...], "", ""))
     with pytest.raises(ValueError, match="mask"): generate(model, [["a", "<mask>"]])
-    with pytest.raises(ValueError, match="mask"): begun(collate([parse_prompt(["<mask>"], VOCABULARY)]))
+    with pytest.raises(ValueError, match="mask"): begin_layout(collate([parse_prompt(["<mask>"], VOCABULARY)]))
     with pytest.raises(ValueError, match="mask"): model.log_prob(lay_out(filled(["a", ...], "b")))
     with pytest.raises(ValueError, match="fillings: 2 given"): filled(["a", ...], "a", "b")
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from loflexmdm.exact.ctmc import ToyLaw, aligned_batch, as_batch, evaluate, oracle, rate_matrix
-from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig, filled_example, schedule_named
+from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig, filled_example, schedule_of
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, PAD, Vocabulary, collate
@@ -53,7 +53,7 @@ def mask_probability(model, tau):
     """mu at clock readings tau: the integral over u < tau of exp(-u - (sigma(tau) - sigma(u))), sigma
     the unmasking clock; u = tau v^2."""
     u, w = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(64))
-    v, tau, sigma = (u + 1) / 2, tau[:, None], model.path.reading
+    v, tau, sigma = (u + 1) / 2, tau[:, None], model.path.unmask_tau
     return (w * tau * v * torch.exp(-tau * v**2 - (sigma(tau) - sigma(tau * v**2)))).sum(-1)
 
 
@@ -94,7 +94,7 @@ def test_states_only_move_forward(pair):
 @pytest.mark.parametrize("pair", PAIRS)
 def test_unmasking_rate_is_the_slope_of_the_unmasking_clock(pair):
     model, tau = made(pair=pair), torch.linspace(0.05, 8, 40, dtype=torch.float64, requires_grad=True)
-    slope, = torch.autograd.grad(model.path.reading(tau).sum(), tau)
+    slope, = torch.autograd.grad(model.path.unmask_tau(tau).sum(), tau)
     torch.testing.assert_close(model.unmask_rate(tau.detach()), slope, rtol=1e-7, atol=0)
     x = as_batch([[3, MASK]])
     assert (made(pair=pair).intensities(x, tau=torch.zeros(1)).unmask.isfinite()).all()
@@ -235,11 +235,11 @@ def test_what_is_refused():
 
 @pytest.mark.parametrize("name", ["geometric", "shifted:0.1"])
 def test_a_schedule_that_does_not_go_from_0_to_1_is_refused(name):
-    with pytest.raises(ValueError, match="FlexMDM needs one from 0 to 1"): schedule_named(name)
+    with pytest.raises(ValueError, match="FlexMDM needs one from 0 to 1"): schedule_of(name)
 
 
 @pytest.mark.parametrize("start, end", [(0.0, 0.9), (0.1, 1.0)])
 def test_one_wrong_end_is_enough(monkeypatch, start, end):
     clock = SimpleNamespace(kappa=lambda t: start + (end - start) * t)
     monkeypatch.setattr("loflexmdm.methods.flexmdm.clock_named", lambda name: clock)
-    with pytest.raises(ValueError, match=f"goes from {start:.3g} to {end:.3g}"): schedule_named("any")
+    with pytest.raises(ValueError, match=f"goes from {start:.3g} to {end:.3g}"): schedule_of("any")

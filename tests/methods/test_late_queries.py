@@ -50,8 +50,8 @@ def drawn_from(m, x1, seed=1):
 
 
 def laws(m, x1, order):
-    drawn = m.in_order(x1, m.given(x1), order, m.scores(x1))
-    return m.backbone.laws(m.read_prompts(m.given(x1)), drawn.tokens, drawn.where)
+    drawn = m.in_order(x1, m.prompts_of(x1), order, m.scores(x1))
+    return m.backbone.laws(m.read_prompts(m.prompts_of(x1)), drawn.tokens, drawn.where)
 
 
 @torch.no_grad()
@@ -62,10 +62,10 @@ def test_one_event_at_a_time_costs_what_the_pass_says(kind, late):
     m = model(kind, late)
     x1 = clean(m)
     drawn = drawn_from(m, x1)
-    costs, outcomes = m.costs(drawn, m.read_prompts(m.given(x1))), drawn.where.outcome.diagonal(dim1=1, dim2=2)
+    costs, outcomes = m.costs(drawn, m.read_prompts(m.prompts_of(x1))), drawn.where.outcome.diagonal(dim1=1, dim2=2)
     compared = 0
     for row in range(len(drawn.tokens)):
-        memory = m.read_prompts(m.given(x1)).rows([row])
+        memory = m.read_prompts(m.prompts_of(x1)).rows([row])
         for k in range(int(drawn.count[row])):
             items = memory.tokens.shape[1]
             what, item = divmod(int(outcomes[row, k]), drawn.where.rank.shape[2])
@@ -98,7 +98,7 @@ def test_nothing_leaks_into_late_queries():
 def test_a_leak_is_seen(monkeypatch):
     "Queries that take up their own event's token instead of the one before."
     own = lambda net, memory, content, query, where: query + net.from_last(content)
-    monkeypatch.setattr(OrderCausal, "begun", own)
+    monkeypatch.setattr(OrderCausal, "begin_queries", own)
     assert leaks(model(KINDS[0])) > 1e-3
 
 
@@ -107,7 +107,7 @@ def test_late_queries_change_what_a_model_computes(kind):
     m = model(kind)
     x1 = clean(m)
     drawn = drawn_from(m, x1)
-    token = lambda: m.costs(drawn, m.read_prompts(m.given(x1))).token.sum()
+    token = lambda: m.costs(drawn, m.read_prompts(m.prompts_of(x1))).token.sum()
     with torch.no_grad():
         before = token()
         m.backbone.from_last[1].weight.zero_()

@@ -78,8 +78,8 @@ def component_laws(m, x, orders) -> torch.Tensor:
 
 def costs_of(m, x, orders):
     many = x.map(lambda v: v.repeat(len(orders), 1))
-    drawn = m.in_order(many, m.given(x), orders, m.scores(many))
-    return m.costs(drawn, m.read_prompts(m.given(many))), drawn
+    drawn = m.in_order(many, m.prompts_of(x), orders, m.scores(many))
+    return m.costs(drawn, m.read_prompts(m.prompts_of(many))), drawn
 
 
 @cases

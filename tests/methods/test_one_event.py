@@ -165,7 +165,7 @@ def test_key_task_by_recipe(name, tmp_path):
     task = task_from(tables["task"])
     samples = model.sample(task.prompts("test", 4), seed=0)
     assert model.method.name == name and task.score("test", samples).keys() == {"exact_match", "complete"}
-    rates = model.method.schedule(model.method.aligned(examples_of(task)))
+    rates = model.method.schedule(model.method.align(examples_of(task)))
     assert rates.std() > 0 and 0.1 <= rates.min() and rates.max() <= 10
 
 
@@ -177,7 +177,7 @@ def test_given_and_fixed_orders_have_no_order_model():
     given = LoUnmask(LAW.vocabulary, OneEventConfig(size="pico", max_length=3, order="given", given="slots:7,0.5"))
     fixed = LoUnmask(LAW.vocabulary, OneEventConfig(size="pico", max_length=3, order="fixed"))
     assert given.order_parameters == fixed.order_parameters == [] and fixed.unmask is None
-    assert given.schedule(given.aligned(LAW.x1))[0, 1:].tolist() == [7.0, 0.5]
+    assert given.schedule(given.align(LAW.x1))[0, 1:].tolist() == [7.0, 0.5]
     assert given.evaluations_per_loss == fixed.evaluations_per_loss == 1 and fixed.tau_max == -math.log(1e-4)
 
 
@@ -194,7 +194,7 @@ def test_a_network_sees_which_tokens_were_given():
     model = LoUnmask(LAW.vocabulary, OneEventConfig(size="pico", max_length=3, order="fixed"))
     flag = torch.tensor([[True, True, False]])
     x = PartialSequences(torch.tensor([[2, 3, MASK]]), flag, torch.ones_like(flag))
-    assert model.seen(x).fixed.tolist() == flag.tolist()
+    assert model.network_input(x).fixed.tolist() == flag.tolist()
 
 
 def test_either_time_or_reading():
@@ -227,7 +227,7 @@ def test_centred_rates_have_no_common_mode(cls):
     with torch.no_grad():
         for p in model.order.parameters(): p.add_(torch.randn(p.shape))
     rows = [prefix_example("ab", "ba", LAW.vocabulary), prefix_example("", "abbab", LAW.vocabulary)]
-    x1 = model.aligned(collate(rows))
+    x1 = model.align(collate(rows))
     with torch.no_grad(): b = model.schedule(x1).double()
     r = math.log(10)
     raw = r * torch.atanh(b.log() / r)
@@ -235,5 +235,5 @@ def test_centred_rates_have_no_common_mode(cls):
     assert mean.abs().max() < 1e-5 and raw[x1.free].abs().max() > 0.1
 
     # and one row of the batch does not see how long the other is
-    alone = model.schedule(model.aligned(collate(rows[:1])))
+    alone = model.schedule(model.align(collate(rows[:1])))
     torch.testing.assert_close(alone[0].double(), b[0, :alone.shape[1]], rtol=1e-5, atol=1e-6)

@@ -65,9 +65,9 @@ def former(patch):
     per_column = lambda net, tokens, layer=torch.nn.Identity(): layer(net.token(tokens) * (tokens != PAD)[..., None])
     norm = lambda own, x: F.rms_norm(x, own.normalized_shape, own.weight, own.eps)
     patch.setattr(OrderedInsertion, "reads_at_once", lambda *args: False)
-    patch.setattr(Packing, "chosen", lambda number, there: number.flatten())
+    patch.setattr(Packing, "column_numbers", lambda number, there: number.flatten())
     patch.setattr(order_causal, "chunks_of", lambda *args: ())
-    patch.setattr(OrderCausal, "_known", per_column)
+    patch.setattr(OrderCausal, "_embed_tokens", per_column)
     patch.setattr(HeadNorm, "forward", norm)
 
 

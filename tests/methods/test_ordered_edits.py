@@ -33,8 +33,8 @@ def some_pairs() -> Pairs: return Pairs(sequences("ab|cd", "|abca", "c|b"), sequ
 
 def costs_in(m: OrderedEdits, paths: EditPaths, order: torch.Tensor):
     "Costs of edit paths whose edits come in an order each."
-    drawn = m.in_order(paths, m.given(paths), order, m.scores(paths))
-    return m.costs(drawn, m.read_prompts(m.given(paths)))
+    drawn = m.in_order(paths, m.prompts_of(paths), order, m.scores(paths))
+    return m.costs(drawn, m.read_prompts(m.prompts_of(paths)))
 
 
 def test_padding_changes_nothing():

@@ -87,7 +87,7 @@ def test_weights_are_unbiased_for_every_choice(name, settings):
     rows = method.begin(encode_prompts(None, 40, VOCABULARY, limit), limit, list(range(40)))
     requirement = Requirement.of(rule, VOCABULARY)
     ruled = RuledDraw(method, method, sampler, limits, requirement, None)
-    with torch.inference_mode(): found = ruled.weighted(rows, list(range(40)), 8)
+    with torch.inference_mode(): found = ruled.draw_with_particles(rows, list(range(40)), 8)
     assert all(map(requirement.accepts, found.sequences))
     mean, error = found.rule.of_particles
     assert abs(mean - share) < 4 * (error ** 2 + share * (1 - share) / len(free[1])) ** .5, (rule, mean, error, share)

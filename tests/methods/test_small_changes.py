@@ -11,7 +11,7 @@ from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfi
 from loflexmdm.methods.base import by_length
 from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
 from loflexmdm.methods.edit_sampling import ThereAndBack
-from loflexmdm.methods.flexmdm import schedule_named
+from loflexmdm.methods.flexmdm import schedule_of
 from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig
 from loflexmdm.methods.planner_bounds import _log_weights
 from loflexmdm.methods.sampling import encode_prompts
@@ -28,9 +28,9 @@ def randn(*shape, seed=0): return torch.randn(*shape, generator=seeded(seed), dt
 
 
 def test_a_schedule_of_flexmdm_starts_at_exactly_zero_and_ends_at_exactly_one():
-    with pytest.raises(ValueError, match="from 0 to 1"): schedule_named("shifted:1e-17")  # ends at 1, starts above 0
+    with pytest.raises(ValueError, match="from 0 to 1"): schedule_of("shifted:1e-17")  # ends at 1, starts above 0
     for name in ("linear", "cosine", "power:0.5", "polynomial:3"):
-        assert schedule_named(name).kappa(torch.tensor([0.0, 1.0])).tolist() == [0, 1]
+        assert schedule_of(name).kappa(torch.tensor([0.0, 1.0])).tolist() == [0, 1]
 
 
 def test_sources_of_an_edit_flow_must_fit_beside_the_start_token():

@@ -59,7 +59,7 @@ def readings(n: int) -> list[tuple[float, float, float]]:
 def predicted(model: UniformNoise, x: PartialSequences, tau: float) -> list:
     "Predictions of the clean tokens, [state][column][token]."
     reading = torch.full((len(x.tokens),), tau, dtype=torch.float64)
-    with torch.no_grad(): return model.denoised(x, reading)[..., 3:].tolist()
+    with torch.no_grad(): return model.denoise(x, reading)[..., 3:].tolist()
 
 
 def published(clean: int, there: int, prediction: list[float], alpha: float) -> float:
@@ -184,7 +184,7 @@ def test_the_own_token_is_divided_out():
     alls, others = shaken(predicts="all"), shaken()
     x, tau = all_states(others.canvas(batch("ab"))), torch.full((9,), 0.7, dtype=torch.float64)
     alpha = 1 - (1 - FIRST) * math.exp(-0.7)
-    with torch.no_grad(): found, given_all = (m.denoised(x, tau)[:, 1:, 3:] for m in (alls, others))
+    with torch.no_grad(): found, given_all = (m.denoise(x, tau)[:, 1:, 3:] for m in (alls, others))
     there = torch.tensor([[[alpha * (t == v) + (1 - alpha) / 3 for v in TOKENS] for t in row[1:]] for row in x.tokens])
     by_hand = given_all / there
     torch.testing.assert_close(found, by_hand / by_hand.sum(-1, keepdim=True))
@@ -227,7 +227,7 @@ def test_the_beginning_is_random_and_depends_on_the_seed():
     assert torch.equal(model.begin(prompts.rows([7]), 5, [7]).tokens[0], x.tokens[7])
     counts = (x.tokens[:, 2] * 8 + x.tokens[:, 3]).bincount(minlength=64)
     assert stats.chisquare([counts[a * 8 + b] for a in (3, 4, 7) for b in (3, 4, 7)]).pvalue > 1e-4
-    with torch.no_grad(): assert (model.denoised(x, torch.ones(2000))[..., [0, 1, 2, 5, 6]] == 0).all()
+    with torch.no_grad(): assert (model.denoise(x, torch.ones(2000))[..., [0, 1, 2, 5, 6]] == 0).all()
 
 
 def test_noise():
@@ -235,7 +235,7 @@ def test_noise():
     model, n = shaken(), 20_000
     x1 = model.canvas(batch("a", prompt="b")).rows([0] * n)
     for tau in (0.0, 0.7):
-        x = model.noised(x1, torch.full((n,), tau), seeded(0))
+        x = model.corrupt(x1, torch.full((n,), tau), seeded(0))
         assert (x.tokens[:, :2] == x1.tokens[:, :2]).all()
         alpha = 1 - (1 - FIRST) * math.exp(-tau)
         counts = x.tokens[:, 2].bincount(minlength=6)[3:].tolist()
@@ -271,7 +271,7 @@ def test_gradients_are_finite_at_all_readings():
         model = shaken(4, predicts=predicts).float()
         level = NoiseLevel.at(torch.tensor([tau]), 3)
         assert level.rate.isfinite().all() and (level.noise > 0).all()
-        model.match(x1, model.noised(x1, torch.full((4,), tau), seeded(0)), torch.full((4,), tau)).sum().backward()
+        model.match(x1, model.corrupt(x1, torch.full((4,), tau), seeded(0)), torch.full((4,), tau)).sum().backward()
         assert all(p.grad.isfinite().all() for p in model.parameters())
 
 

@@ -18,7 +18,7 @@ from loflexmdm.methods.sampling import generate
 from loflexmdm.models.import_published import PUBLISHED, check_padding, import_published, parameter_count
 from loflexmdm.models.import_published import read_parts, token_names
 from loflexmdm.models.saved import save_method
-from loflexmdm.networks.published import PublishedRateHead, linked
+from loflexmdm.networks.published import PublishedRateHead, rate_exponent
 from loflexmdm.process.states import BOS, MASK, PAD, PartialSequences, Vocabulary, collate
 from loflexmdm.process.states import parse_prompt
 
@@ -76,7 +76,7 @@ def differences(files, name):
         h, cond = trunk(ids, io["t"])
         found = dict(cond=cond) | {f"hidden_{i}": v for i, v in enumerate(hidden)}
         c, low = model.config, model.config.order_min_rate if own else model.config.min_rate
-        rate = lambda head: linked(head(h, cond), c.link, low, c.max_rate)
+        rate = lambda head: rate_exponent(head(h, cond), c.link, low, c.max_rate)
         found["b_ins"] = rate(own.insert if own else model.insert)
         if own: found["b_unmask_head"] = rate(own.unmask)
         else: found |= dict(b_unmask_head=rate(unmask_head(files, name, model)), vocab_logits=model.token(h, cond))

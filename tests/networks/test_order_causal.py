@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from loflexmdm.networks.order_causal import CHUNK, DISTANCES, HIDDEN, LONGEST, GapPointer, RankBlock, chunks_of
-from loflexmdm.networks.order_causal import distance_class, places, seen_only
+from loflexmdm.networks.order_causal import distance_class, hide_unseen, places
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_block_is_attention_by_content_and_distance(block):
     distance = torch.randint(DISTANCES, (4, 3), generator=g)
     sees = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=torch.bool)
     with torch.no_grad():
-        found, (k, v) = block(h[None], None, seen_only(distance, sees)[None], 3)
+        found, (k, v) = block(h[None], None, hide_unseen(distance, sees)[None], 3)
         keys, values = pairs(block, h[:3])
         torch.testing.assert_close(found[0], by_hand(block, h, keys, values, distance, sees))
         torch.testing.assert_close(k[0].transpose(0, 1), keys)
@@ -60,7 +60,7 @@ def test_what_was_read_before_comes_first_among_the_keys(block):
     with torch.no_grad():
         earlier = [(k, v) for k, v in zip(pairs(block, before), pairs(block, h))]
         past = tuple(one.transpose(0, 1)[None] for one in pairs(block, before))
-        found, (k, _) = block(h[None], past, seen_only(distance, sees)[None], 2)
+        found, (k, _) = block(h[None], past, hide_unseen(distance, sees)[None], 2)
         keys, values = (torch.cat(both) for both in earlier)
         torch.testing.assert_close(found[0], by_hand(block, h, keys, values, distance, sees))
         torch.testing.assert_close(k[0].transpose(0, 1), keys)
@@ -108,7 +108,7 @@ def kept_numbers(columns, chunked):
         kept[0] += x.numel() * x.is_floating_point()
         return x
     sees = torch.ones(1, columns, columns, dtype=torch.bool).tril()
-    kind = seen_only(torch.zeros(1, columns, columns, dtype=torch.int8), sees)
+    kind = hide_unseen(torch.zeros(1, columns, columns, dtype=torch.int8), sees)
     h = torch.randn(1, columns, 8, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
         block(h, None, kind, columns, chunks_of(kind, columns) if chunked else ())
@@ -131,7 +131,7 @@ def test_first_keys_of_one_class_have_the_attention_and_the_gradient_of_plain_at
     "From left to right and back; the second row has hidden keys, and in the fifth chunk a hidden first one."
     columns = LONGEST + 3 * CHUNK
     place = torch.arange(columns)
-    kind = seen_only(distance_class(sign * (place - place[:, None])), torch.ones(columns, columns).bool().tril())
+    kind = hide_unseen(distance_class(sign * (place - place[:, None])), torch.ones(columns, columns).bool().tril())
     kind = torch.stack([kind, kind])
     kind[1, 10:20, :10] = kind[1, LONGEST + 1, 0] = HIDDEN
     h = torch.randn(2, columns, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3), requires_grad=True)

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.order_model import centred
+from loflexmdm.methods.order_model import centre
 from loflexmdm.process.readings import EventProposal, draw_events, event_density
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 
@@ -62,7 +62,7 @@ def test_a_share_out_of_range_is_refused(share):
 
 def test_centred_rates_keep_their_differences():
     raw, free = torch.randn(4, 5), torch.rand(4, 5) < 0.6
-    out = centred(raw, free)
+    out = centre(raw, free)
     assert (out[~free] == 0).all() and out.sum(-1).abs().max() < 1e-5
     for r, o, f in zip(raw, out, free): torch.testing.assert_close(o[f].diff(), r[f].diff())
 

@@ -174,7 +174,7 @@ def test_insert_masks_by_hand():
     # old columns; -1 for new masks and padding
     assert grown.origin.tolist() == [[0, 1, -1, -1, 2], [0, -1, -1, -1, -1]]
     wider = insert_masks(x, torch.tensor([[5, 2, 5], [1, 5, 5]]), 7)
-    for a, b in zip(wider[:3], grown.widened(7)[:3], strict=True): assert torch.equal(a, b)
+    for a, b in zip(wider[:3], grown.widen(7)[:3], strict=True): assert torch.equal(a, b)
     assert wider.origin.tolist() == [[0, 1, -1, -1, 2, -1, -1], [0, -1, -1, -1, -1, -1, -1]]
 
 

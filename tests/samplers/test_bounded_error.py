@@ -10,7 +10,7 @@ from loflexmdm.process.intensities import Intensities, TokenLaws
 from loflexmdm.process.states import BOS, MASK, PartialSequences
 from loflexmdm.samplers import bounded_error
 from loflexmdm.samplers import BoundedError, EventDriven, Limits, measured_bound, simulate
-from loflexmdm.samplers.bounded_error import Held, Plan, beyond_room, held_after, lowest_rate
+from loflexmdm.samplers.bounded_error import Held, Plan, beyond_room, after_events, lowest_rate
 from loflexmdm.samplers.bounded_error import plan_leap
 from loflexmdm.samplers.bounded_error import row_total, with_missing_laws
 from loflexmdm.support.registries import SAMPLERS
@@ -205,7 +205,7 @@ def test_nothing_is_held_in_a_gap_that_has_had_its_event():
     state = BoundedError().init(x, [torch.Generator()], Limits(9.0, 5, channels=("insert",)))
     ones = torch.ones(1, 2, 1, dtype=torch.float64)
     held = state.memory._replace(rates=ones, level=ones, loss=ones)
-    after = held_after(held, torch.tensor([[[True], [False]]]), torch.tensor([[0, 1]]), state)
+    after = after_events(held, torch.tensor([[[True], [False]]]), torch.tensor([[0, 1]]), state)
     assert after.rates.flatten().tolist() == [0.0, 1.0] and after.level.flatten().tolist() == [0.0, 1.0]
     assert after.events.tolist() == [1.0]
 

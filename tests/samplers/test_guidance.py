@@ -187,7 +187,7 @@ def test_what_cannot_be_asked_for(options, message):
 def test_a_vocabulary_without_conditions_takes_no_guidance():
     method = random_model("mdm", Vocabulary("ab"))
     with pytest.raises(ValueError, match="has no conditions"): generate(method, n=2, guidance=1.0)
-    assert Guidance(method.vocabulary).guided(print) is print
+    assert Guidance(method.vocabulary).guide(print) is print
 
 
 def test_the_trainer_hides_conditions_and_draws_the_same_states(tmp_path):

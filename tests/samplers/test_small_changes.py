@@ -18,7 +18,7 @@ from loflexmdm.samplers.left_to_right import check_prefixes
 from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
 from loflexmdm.samplers.simulate import EditTrajectory, _Harvest
 from loflexmdm.samplers.state import advance
-from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
+from loflexmdm.samplers.tau_leaping import leaps, one_event, log_prob_within
 from loflexmdm.support.notebook import seeded
 
 pytestmark = pytest.mark.usefixtures("pico")
@@ -93,7 +93,7 @@ def test_token_laws_at_the_end_are_those_of_a_wait_without_end():
     got = token_law_at_end(out, torch.tensor([True, False])).dense()
     torch.testing.assert_close(got[1], logits[1])
     forever = torch.full((3,), math.inf, dtype=torch.float64)
-    torch.testing.assert_close(got[0].log_softmax(-1), shown_within(logits[0], speed[0], forever))
+    torch.testing.assert_close(got[0].log_softmax(-1), log_prob_within(logits[0], speed[0], forever))
     torch.testing.assert_close((got[0] + speed[0].log()).log_softmax(-1), logits[0].log_softmax(-1))
 
 
@@ -118,7 +118,7 @@ def test_confidences_in_closed_form(name):
 ])
 def test_samplers_to_compare_fit_the_channels(channels):
     for name, kind in fitting_samplers(channels).items():
-        for sampler in kind.compared(channels, (8, 32)):
+        for sampler in kind.comparison_settings(channels, (8, 32)):
             assert isinstance(sampler, kind) and sampler.fits(channels), name
             assert sampler.confidence is None or "unmask" in channels
 
@@ -199,7 +199,7 @@ def test_what_a_trajectory_of_edits_tells():
     frames = [(0.0, [3, 4]), (1.5, [4]), (2.5, [5, 3])]
     told = EditTrajectory(frames, [0.0, 2.5], [2.5, 2.5], [[1, 2], [2], [2, 3]])
     assert told.edits() == [dict(insert=[], delete=[1], substitute=[]), dict(insert=[3], delete=[], substitute=[2])]
-    assert told.deleted() == [(1.5, 3)]
+    assert told.deletions() == [(1.5, 3)]
 
 
 def test_a_message_shows_eight_tokens():

@@ -163,9 +163,9 @@ class Clocked(Speculative):
     "Speculative sampling on a clock of its own; what was chosen is noted."
     seconds, chosen = 0.0, []
     def now(self): return Clocked.seconds
-    def predicted(self, state):
+    def predict(self, state):
         Clocked.chosen.append(self.ahead)
-        return super().predicted(state)
+        return super().predict(state)
 
 
 def clocked(cost, n=8, **options):
@@ -239,7 +239,7 @@ def test_wrong_settings_are_refused(wrong):
 
 def test_a_recording_looks_at_the_state_itself_by_default():
     state = Sampler().init(prompts(), [torch.Generator()] * 5, LIMITS)
-    assert Sampler().passed(state) is state
+    assert Sampler().recorded_states(state) is state
 
 
 def test_every_recorded_token_has_its_number():
@@ -247,7 +247,7 @@ def test_every_recorded_token_has_its_number():
     limits = Limits(2.0, 10, channels=("insert", "delete", "substitute"))
     for ahead in (1, 5):
         paths = run(ahead, model=edited, limits=limits).trajectories
-        assert any(path.deleted() for path in paths)
+        assert any(path.deletions() for path in paths)
         for path in paths:
             assert [len(own) for own in path.labels] == [len(ids) for _, ids in path.frames]
             for own in path.labels: assert len(set(own)) == len(own)

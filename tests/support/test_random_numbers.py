@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from loflexmdm.models.pretrained import load
-from loflexmdm.process.streams import shuffled
+from loflexmdm.process.streams import shuffle_window
 from loflexmdm.support import random_numbers
 from loflexmdm.support.random_numbers import TABLE, Feistel, ShardGenerator, generator_for, local_rows
 from loflexmdm.support.random_numbers import permutation, seeded
@@ -33,7 +33,7 @@ def test_the_order_of_large_data_is_that_of_earlier_versions():
 @pytest.mark.parametrize("window", [1, 2, 10, 100, 200])
 def test_streamed_rows_come_once_and_never_earlier_than_the_window(window):
     rows = list(range(100))
-    found = list(shuffled(rows, window, random.Random(0)))
+    found = list(shuffle_window(rows, window, random.Random(0)))
     assert sorted(found) == rows and all(row - place < window for place, row in enumerate(found))
     assert window == 1 or found != rows
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("pico")
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch):
     "All columns are kept, as on a GPU: a processor selects those that are there."
-    monkeypatch.setattr(Packing, "chosen", staticmethod(lambda number, there: number.flatten()))
+    monkeypatch.setattr(Packing, "column_numbers", staticmethod(lambda number, there: number.flatten()))
 
 
 # of a training step: values read, selections whose size is read

@@ -51,7 +51,7 @@ class AnyOrder(Canvas, Method):
 
     def at(self, x, tau=None):
         "Rate 1 for every mask, and the distribution of its token."
-        logits = self.token(self.backbone(self.seen(x), self.cond[None]))
+        logits = self.token(self.backbone(self.network_input(x), self.cond[None]))
         return Intensities(unmask=x.masked.to(logits.dtype), logits=logits)
 
     def draw(self, x1, generator=None):
