@@ -23,7 +23,7 @@ LADDERS = dict(  # the front's pages, in reading order; those of a room are numb
     tutorials=(
         "star_graphs", "your_own_data", "fill_a_gap", "repair", "molecules", "fragments", "molecule_edits",
         "from_lead_to_report", "reading_an_order", "learned_order", "orders_on_a_clock", "digits", "choosing",
-        "gaps_compared", "real_data", "training_on_a_gpu", "course",
+        "gaps_compared", "real_data", "log_anomalies", "training_on_a_gpu", "lesson", "course",
     ),
     how_to=(
         "install", "versions", "choose_a_sampler", "condition_on_a_prompt", "ask_for_a_rule", "read_samples", "pandas_and_files",

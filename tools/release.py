@@ -59,7 +59,7 @@ def faults(number: str, changelog: str, citation: str) -> list[str]:
     found = [] if re.fullmatch(r"\d+\.\d+\.\d+", number) else [f"version {number}: must be MAJOR.MINOR.PATCH"]
     try: notes(changelog, number)
     except ValueError as e: found.append(str(e))
-    if parts(changelog).get("Unreleased"): found.append("CHANGELOG.md: lines under Unreleased; move them to the version")
+    if parts(changelog).get("Unreleased"): found.append("CHANGELOG.md: lines under Unreleased belong to the version")
     cited = re.search(r"(?m)^version: (.+)$", citation)[1]
     if cited != number: found.append(f"CITATION.cff: has version {cited}, the package {number}")
     return found

@@ -24,7 +24,7 @@ from ..reports.citations import citation
 from ..support.colours import STYLE
 from ..support.configs import comments_of
 from ..support.limits import visible
-from ..support.registries import METHODS, NETWORKS, SAMPLERS, TASKS, Registry, did_you_mean
+from ..support.registries import METHODS, NETWORKS, SAMPLERS, SCHEDULES, TASKS, Registry, did_you_mean
 from ..support.saved_files import names, place_of
 from ..training.log import JsonLines
 from ..training.recipes import presets, read_tables, recipe_from
@@ -65,10 +65,10 @@ class InfoOptions(Options):
 def add_info(parser: Parser, argv: Sequence[str]):
     "Add the options of info."
     parser.add_argument("name", metavar="NAME_OR_DIR_OR_TOML", nargs="?",
-                        help="model, preset, recipe (.toml), method, sampler, task or network [list all]")
+                        help="model, preset, recipe (.toml), method, sampler, task, network or schedule [list all]")
 
 
-PARTS = dict(methods=METHODS, samplers=SAMPLERS, tasks=TASKS, networks=NETWORKS)
+PARTS = dict(methods=METHODS, samplers=SAMPLERS, tasks=TASKS, networks=NETWORKS, schedules=SCHEDULES)
 
 
 def model_line(name: str) -> str:
@@ -95,7 +95,7 @@ def _listed(kind: str, descriptions: dict[str, str]) -> str:
 
 def list_names() -> str:
     "List all models, presets and parts. Models and presets with their descriptions; parts by name, with plug-ins."
-    parts = [f"{kind + ':':9} {' '.join(r.names())}" for kind, r in PARTS.items()]
+    parts = [f"{kind + ':':10} {' '.join(r.names())}" for kind, r in PARTS.items()]
     return "\n".join([
         _listed("models", {name: model_line(name) for name in names()}),
         _listed("presets", {name: preset_line(name) for name in presets()}), *parts,
@@ -103,7 +103,7 @@ def list_names() -> str:
 
 # %% ../../nbs/cli/10_info.ipynb #6867e791
 def describe_part(registry: Registry, name: str) -> str:
-    "Describe a method, sampler, task or network by its class, docstring, and settings with their defaults."
+    "Describe a method, sampler, task, network or schedule by its class, docstring, and settings with their defaults."
     cls = registry[name]
     settings = getattr(cls, "Config", cls)
     known = [f for f in fields(settings) if f.init] if is_dataclass(settings) else []

@@ -73,31 +73,21 @@ def hub_model() -> type:
         def __init__(self, method: Method, card: str = ""): self.method, self.card = method, card
         def _save_pretrained(self, save_directory: Path): save_method(self.method, save_directory)
         def generate_model_card(self, *args, **kwargs): return ModelCard(self.card)
-
-        @classmethod
-        def _from_pretrained(cls, *, model_id, device="cpu", **options):
-            keep = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-            return cls(load_method(_fetched(model_id, **{k: options[k] for k in keep}), device))
     return HubModel
-
-
-def _fetched(name: str, **options) -> str:
-    "Return the local directory of a model on the hub. Its files are downloaded if needed."
-    import huggingface_hub
-    return huggingface_hub.snapshot_download(name, allow_patterns=list(MODEL_FILES), **options)
 
 # %% ../../nbs/models/04_hub.ipynb #hb000012
 def _call_hub(name: str, call: Callable):
     """Return the result of a call to the hub. ValueError, in one line, for a name that is not allowed or a call that
     the hub refuses."""
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub.errors import HFValidationError, HTTPError, LocalEntryNotFoundError
     from huggingface_hub.utils import validate_repo_id
     try:
         validate_repo_id(name)
         return call()
     except HFValidationError:
         raise ValueError(f"{name!r}: must be a repository of the hub, written owner/name") from None
-    except (HfHubHTTPError, ConnectionError, TimeoutError) as e:
+    # no connection is an error of the client's library, or that nothing is stored here
+    except (HTTPError, LocalEntryNotFoundError, ConnectionError, TimeoutError) as e:
         advice = "check the name and the connection, and log in by `hf auth login` if it is private or yours to write"
         answer = " ".join(str(e).split())[:160]
         raise ValueError(f"{name}: the hub refused, or was not reached; {advice} ({answer})") from None
@@ -113,8 +103,11 @@ def fetch(
 
     `revision`: a branch, tag or commit. ImportError without huggingface_hub; ValueError if there is no such repository,
     no connection, or no model of this package in it."""
-    cls = hub_model()
-    try: return _call_hub(name, lambda: cls.from_pretrained(name, revision=revision, token=token, device=device)).method
+    hub_model()  # says what is missing
+    import huggingface_hub
+    options = dict(allow_patterns=list(MODEL_FILES), revision=revision, token=token)
+    directory = _call_hub(name, lambda: huggingface_hub.snapshot_download(name, **options))
+    try: return load_method(directory, device)
     except FileNotFoundError as e: raise ValueError(f"{name}: not a model of this package ({e})") from None
 
 # %% ../../nbs/models/04_hub.ipynb #b3f304c1

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         METHODS as METHODS,
         NETWORKS as NETWORKS,
         SAMPLERS as SAMPLERS,
+        SCHEDULES as SCHEDULES,
         TASKS as TASKS,
     )
     from loflexmdm.support.statistics import estimate as estimate

@@ -80,6 +80,16 @@ def test_the_reference_opens_with_what_users_call():
     with pytest.raises(KeyError): build.used_row("models.pretrained.lod", {})
 
 
+def test_words_of_newcomers_are_on_the_page_that_answers_them():
+    "A search ranks pages that have the word; one that lacks it is not found, whatever its rank."
+    scorer = (ROOT / "docs" / "_static" / "scorer.js").read_text()
+    answers = dict(re.findall(r'(\w+): "(\w+/\w+)"', scorer[scorer.index("const ANSWERS"):]))
+    pages = {page.target: page.path.read_text().lower() for page in build.pages()}
+    assert len(answers) > 30 and set(answers.values()) <= set(pages)
+    new = "anomaly", "kubernetes", "prometheus", "version", "pin"
+    assert [word for word in new if not re.search(rf"\b{word}\b", pages[answers[word]])] == []
+
+
 def test_every_section_is_in_the_menu_behind_the_reference_or_outside():
     titles = re.findall(r"(\w+)/index", build.HOME_TREE)
     behind = [name.partition("/")[0] for name in build.BEHIND if not name.startswith("about/")]

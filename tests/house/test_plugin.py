@@ -155,7 +155,7 @@ def test_info_help_and_cite_know_plug_ins(place, run):
              "cite any-order", f"cite {run}", f"info {run}")
     names, sampler, recipe, sampling, training, *papers, model = told(place, *lines)
     listed = dict(line.split(":", 1) for line in names.splitlines() if not line.startswith(" "))
-    expected = dict(methods="any-order", samplers="in-steps", tasks="sorting", networks="gru")
+    expected = dict(methods="any-order", samplers="in-steps", tasks="sorting", networks="gru", schedules="gentle")
     for kind, name in expected.items(): assert {name} < set(listed[kind].split())
     assert "sampler, loflexmdm_toy.toy_sampler.InSteps" in sampler
     assert "pace = 2  # masks that become tokens per network call" in sampler

@@ -236,9 +236,12 @@ def test_search_finds(browser, word):
         "server": "Serve a model: a page and an HTTP API",
         "app": "Serve a model: a page and an HTTP API",
         "tensorboard": "Log a run and sweep its settings",
-        "custom loss": "Add a method, a task, a sampler, a network",
+        "custom loss": "Add a method, a task, a sampler, a network, a schedule",
         "score": "Report a bound",
         "likelihood": "Report a bound",
+        "anomaly": "Odd lines of a log",
+        "version": "Pin a version",
+        "pin": "Pin a version",
         "EventDriven": "loflexmdm.samplers.event_driven > EventDriven",
     }.items(),
 )
@@ -250,7 +253,7 @@ def test_search_puts_first_what_a_reader_wants(browser, words, first):
 
 
 @in_browser
-@pytest.mark.parametrize("words", ["linker", "fragment", "train", "gap", "similarity"])
+@pytest.mark.parametrize("words", ["linker", "fragment", "train", "gap", "similarity", "kubernetes", "prometheus"])
 def test_search_finds_pages_for_readers_before_the_reference(browser, words):
     tab, _ = visit(browser, f"search.html?q={words.replace(' ', '+')}")
     tab.wait_for_function("document.querySelector('#search-results p.search-summary')?.innerText.includes('found')")

@@ -17,12 +17,12 @@ def tables() -> list[list[list[str]]]:
 
 *PAPERS, NUMBERS = tables()
 ROWS = [row for paper in PAPERS for row in paper]
-LINKS = sorted({link for row in ROWS for link in re.findall(r"\]\(([^)]+)\)", row[-1])})
+LINKS = sorted({link for row in ROWS for link in re.findall(r"\]\(([^)]+)\)", row[4])})
 
 
 def test_every_paper_has_claims_with_a_verdict():
     assert len(PAPERS) == len(TITLES)
-    assert all(len(row) == 5 and all(row) and row[3] in VERDICTS for row in ROWS)
+    assert all(len(row) == 6 and all(row) and row[3] in VERDICTS for row in ROWS)
     assert 25 <= len(ROWS) <= 50
 
 
@@ -36,3 +36,9 @@ def test_a_claim_stands_once():
 
 
 def test_links_lead_to_sections(): assert not broken(LINKS)
+
+
+def test_every_row_has_a_command_whose_file_exists():
+    named = {name for row in ROWS for name in re.findall(r"(experiments/\S+\.py|nbs/\S+\.ipynb)", row[5])}
+    assert all(re.search(r"`(python experiments|nbdev-test --path nbs)/", row[5]) for row in ROWS)
+    assert [name for name in named if not (NBS.parent / name).exists()] == []

@@ -2,9 +2,10 @@
 import pytest
 import torch
 
-from loflexmdm.models.diffusers_pipeline import diffusion_pipeline
+from loflexmdm.models.diffusers_pipeline import diffusion_pipeline, pipeline_class
 from loflexmdm.models.pretrained import load
 from loflexmdm.samplers import TauLeaping
+from loflexmdm.support.saved_files import names
 from stored_models import stored
 
 diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
@@ -35,7 +36,18 @@ def test_settings_of_the_scheduler_are_saved(tmp_path):
 
 def test_wrong_settings_are_refused():
     with pytest.raises(ValueError, match="steps=1"): diffusion_pipeline(load(stored("star-tiny-fixed")), num_inference_steps=1)
-    with pytest.raises(ValueError, match="ar has other events"): diffusion_pipeline(load("molecules-moses-ar"))
+
+
+def test_methods_that_steps_cannot_simulate_are_refused_by_name():
+    "Every packaged model is a pipeline, or its method is named with those that fit."
+    for name in names():
+        model = load(name)
+        if TauLeaping.fits(model.method.channels):
+            diffusion_pipeline(model)
+            continue
+        with pytest.raises(ValueError, match=f"model: {model.method.name} has events of .* a model of .*flexmdm"):
+            diffusion_pipeline(model)
+        with pytest.raises(ValueError, match=model.method.name): pipeline_class().from_pretrained(name)
 
 
 def test_a_saved_pipeline_draws_the_same(tmp_path):

@@ -7,6 +7,7 @@ import loflexmdm
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import generate
 from loflexmdm.models.model import Model
+from loflexmdm.models.pretrained import load
 from loflexmdm.models.trained_for import trained_for
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.samplers import TauLeaping
@@ -61,6 +62,34 @@ def test_texts_need_a_task():
     model = Model(bare())
     for call in (lambda: model.prompt("("), lambda: model.score("()"), lambda: model.sample("()")):
         with pytest.raises(ValueError): call()
+
+
+def test_from_pretrained_takes_owner_and_name_of_the_hub_and_folders(monkeypatch, tmp_path):
+    "A folder fetched from the hub is a directory with a card; owner/name without one is fetched."
+    asked = []
+    def from_hub(*arguments): asked.append(arguments)
+    monkeypatch.setattr("loflexmdm.models.pretrained.from_hub", from_hub)
+    Model.from_pretrained("owner/some.name")
+    assert asked == [("owner/some.name", "cpu", None)]
+    folder = Model.from_pretrained("star-tiny").save_pretrained(tmp_path / "owner" / "name")
+    (folder / "README.md").write_text("---\nlibrary_name: loflexmdm\n---\n# A card\n")
+    monkeypatch.chdir(tmp_path)
+    assert Model.from_pretrained("owner/name").sample(n=2, seed=0).texts == load("star-tiny").sample(n=2, seed=0).texts
+    assert len(asked) == 1
+
+
+def test_no_connection_is_one_line(monkeypatch):
+    "Fetching and uploading, where the client raises what it raises without a network."
+    hub = pytest.importorskip("huggingface_hub")
+    from huggingface_hub.errors import HTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    for error in (HTTPError("no route\nto host"), LocalEntryNotFoundError("nothing stored"), OfflineModeIsEnabled("off")):
+        def fails(*arguments, error=error, **options): raise error
+        monkeypatch.setattr(hub, "snapshot_download", fails)
+        monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi.create_repo", fails)
+        for call in (lambda: load("hf://owner/name"), lambda: load("star-tiny").push("owner/name", token="t")):
+            with pytest.raises(ValueError, match="owner/name: the hub refused, or was not reached; check") as told: call()
+            assert "\n" not in str(told.value)
+
 
 
 def test_a_model_is_saved_and_loaded_by_the_names_of_the_hub(tmp_path):

@@ -5,8 +5,9 @@ import pytest
 import torch
 from scipy import stats
 
-from loflexmdm.process.clocks import CLOCKS, TAKES_A_NUMBER, Cosine, Geometric, Kumaraswamy
+from loflexmdm.process.clocks import Cosine, Geometric, Kumaraswamy, Linear
 from loflexmdm.process.clocks import Polynomial, Power, Shifted, clock_named, lattice_times
+from loflexmdm.support.registries import SCHEDULES
 
 NAMES = [
     "linear", "polynomial:0.3", "polynomial:2", "power:2", "power:0.5", "cosine", "geometric", "shifted", "shifted:0.2",
@@ -86,9 +87,11 @@ def test_power_is_the_kumaraswamy_clock():
 
 def test_names():
     assert [clock_named(n) for n in ("linear", "polynomial:2", "power:0.5", "cosine", "geometric", "shifted")] == [
-        Polynomial(), Polynomial(2.0), Power(0.5), Cosine(), Geometric(), Shifted(1e-4),
+        Linear(), Polynomial(2.0), Power(0.5), Cosine(), Geometric(), Shifted(1e-4),
     ]
-    assert set(TAKES_A_NUMBER) < set(CLOCKS)
+    assert clock_named("polynomial") == Polynomial(1.0)
+    own = {name for name, cls in SCHEDULES.classes.items() if cls.__module__ == "loflexmdm.process.clocks"}
+    assert own == {"linear", "polynomial", "power", "cosine", "geometric", "shifted"}
 
 
 @pytest.mark.parametrize(

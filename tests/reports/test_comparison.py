@@ -297,7 +297,9 @@ def test_command(tmp_path, capsys):
     assert main(["compare", "brackets", "--methods", f"{FIXED},ar", "--out", str(out), *options.split()]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("| method |") and "results.json" in captured.err
-    assert {p.name for p in out.iterdir() if p.is_file()} == {"results.json", "comparison.md", "comparison.png"}
+    assert {p.name for p in out.iterdir() if p.is_file()} == {
+        "results.json", "comparison.md", "comparison.png", "comparison.svg", "comparison.pdf",
+    }
     assert len(json.loads((out / "results.json").read_text())["curves"]) == 2
 
 
