@@ -8,6 +8,7 @@ __all__ = ['UNITS', 'RULE_DRAWS', 'Scores', 'Model', 'accepted_edits']
 # %% ../../nbs/models/05_model.ipynb #md000004
 import math
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -359,9 +360,12 @@ class Model:
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike, device: str | torch.device = "cpu") -> Self:
-        "Load a packaged model, a directory, or a model of a hub; see `pretrained.load`."
+        """Load a packaged model, a directory, such as a folder fetched from the hub, or `owner/name` on the hub.
+
+        See `pretrained.load`; of both, a directory wins."""
         from loflexmdm.models.pretrained import load  # which makes a Model
-        return load(name, device)
+        on_hub = isinstance(name, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and not Path(name).is_dir()
+        return load(f"hf://{name}" if on_hub else name, device)
 
     def save_pretrained(self, directory: str | os.PathLike, **settings) -> Path:
         "Save the model as safetensors with its configuration, which `from_pretrained` loads; see `save`."

@@ -481,8 +481,8 @@ def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: st
     quality.set(xlabel="network calls per sequence", ylabel=score.replace("_", " "))
     quality.set_xscale("log", base=2)
     quality.xaxis.set_major_formatter("{x:g}")
-    quality.legend(frameon=False)
-    bound.set(xlabel="rows through the generator", ylabel="validation bound (nats)", ylim=(0, None))
+    quality.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+    bound.set(xlabel="rows through the generator", ylabel="validation bound (nats)", yscale="log")
     return axes
 
 # %% ../../nbs/reports/03_comparison.ipynb #pe052442
