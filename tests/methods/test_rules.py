@@ -93,6 +93,23 @@ def test_weights_are_unbiased_for_every_choice(name, settings):
     assert abs(mean - share) < 4 * (error ** 2 + share * (1 - share) / len(free[1])) ** .5, (rule, mean, error, share)
 
 
+@pytest.mark.parametrize("name", ["ar", "fim", "ordered-insertion"])
+def test_a_grammar_is_kept_or_refused_by_name(name):
+    pytest.importorskip("llguidance")
+    try: found = generate(build(name), n=4, rule='grammar:start: "a" start? "b"', seed=1)
+    except ValueError as e:
+        assert name == "ordered-insertion" and f"left to right, and {name} writes in another order" in str(e)
+        return
+    texts = ["".join(VOCABULARY.decode(s)) for s in found.sequences]
+    assert all(t and t == "a" * (len(t) // 2) + "b" * (len(t) // 2) for t in texts)
+
+
+def test_a_prompt_that_a_grammar_cannot_continue_is_refused():
+    pytest.importorskip("llguidance")
+    with pytest.raises(ValueError, match="no sequence satisfies it with this prompt"):
+        generate(build("fim"), [["b", ...]], n=2, rule='grammar:start: "a" start? "b"', seed=1)
+
+
 def test_a_trajectory_ends_in_its_sample():
     found = generate(build("ar"), n=4, rule="regex:b(c|d)*a", seed=2, record=True)
     assert [path.frames[-1][1] for path in found.trajectories] == found.sequences
