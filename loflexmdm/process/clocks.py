@@ -223,10 +223,13 @@ def clock_named(name: str) -> Clock:
     Names of the package: linear, cosine, geometric, polynomial:2 (1 - kappa = (1-t)^2), power:2 (kappa = t^2),
     shifted:1e-4. ValueError for others, and for a number after a name that takes none."""
     kind, colon, number = str(name).partition(":")
+    if kind not in SCHEDULES or (colon and not SCHEDULES[kind].number):
+        known = SCHEDULES.usable().items()
+        allowed = ", ".join(f"{k}:NUMBER" if cls.number else k for k, cls in known)
+        raise ValueError(f"schedule {name!r}: choose one of {allowed}")
     cls = SCHEDULES[kind]
-    if colon and not cls.number: raise ValueError(f"schedule={name!r}: {kind} takes no number")
     try: return cls(**{cls.number: float(number)}) if colon else cls()
-    except ValueError as e: raise ValueError(f"schedule={name!r}: {e}") from None
+    except ValueError as e: raise ValueError(f"schedule {name!r}: {e}") from None
 
 # %% ../../nbs/process/03_clocks.ipynb #02229368
 def lattice_times(

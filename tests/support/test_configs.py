@@ -49,7 +49,7 @@ REFUSED = [
     (TrainConfig, dict(optimiser="sgd"), "optimiser='sgd': choose one of adamw, muon"),
     (TrainConfig, dict(step=3), "unknown key 'step' (did you mean 'steps'?); known: steps, batch_size"),
     (FlexMDMConfig, dict(insertion="shifted:1e-4"), "insertion: schedule 'shifted:1e-4': goes from"),
-    (MaskedConfig, dict(schedule="sine"), "schedule 'sine': choose one of linear"),
+    (MaskedConfig, dict(schedule="sine"), "schedule 'sine': choose one of cosine"),
     (PAPLConfig, dict(max_length=1), "max_length=1: must be at least 2"),
     (PAPLConfig, dict(mixture="eq8"), "mixture='eq8' (did you mean 'eq7'?): choose one of eq7, interpolate"),
     (GenMD4Config, dict(w_range=INF), "w_range=inf: must exceed 1 and be finite"),
