@@ -9,8 +9,8 @@ RUN pip install --no-cache-dir torch --index-url "$TORCH_INDEX" \
     && rm /tmp/*.whl
 USER app
 WORKDIR /home/app
-ENV OMP_NUM_THREADS=2 PYTHONUNBUFFERED=1
+ENV OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
 EXPOSE 7860
-HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:7860/')"]
+HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:7860/ready')"]
 ENTRYPOINT ["loflexmdm"]
 CMD ["app", "--host", "0.0.0.0", "--device", "cpu"]

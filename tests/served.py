@@ -39,7 +39,7 @@ def running(*argv, env=(), seconds=120):
     said = []
     for line in process.stderr:
         said.append(line)
-        if found := re.search(r"open (http://[^/]+)", line): break
+        if found := re.search(r"open (http://[^/\s]+)", line): break
     else: raise AssertionError("".join(said))
     try: yield process, found[1]
     finally:

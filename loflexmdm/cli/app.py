@@ -59,7 +59,7 @@ def models_for(action: str, offered: Sequence[dict]) -> list[str]:
 NEEDED = "the app needs the package gradio: pip install 'loflexmdm[app]'"
 SETTINGS = dict(GRADIO_ANALYTICS_ENABLED="False", GRADIO_RUN_HISTORY="False", HF_HUB_DISABLE_TELEMETRY="1")
 PAGE = re.compile(rf"(GET|HEAD) /|GET /(config|theme.css|favicon.ico|manifest.json)|"
-                  rf"GET /(assets|static|svelte|{ADDRESS})/.*|POST /gradio_api/(queue/join|cancel|reset)|"
+                  rf"GET /(assets|static|svelte|{ADDRESS})/.*|POST /gradio_api/(queue/join|run/predict|cancel|reset)|"
                   r"GET /gradio_api/(heartbeat/\w+|queue/data|startup-events)")
 SESSION = re.compile(r"(GET|POST) /gradio_api/.*")  # only for who has opened the page
 

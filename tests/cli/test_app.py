@@ -185,7 +185,7 @@ def test_it_listens_on_this_machine_unless_told_otherwise(): assert AppOptions.h
 @pytest.mark.parametrize("request_line, used", [
     ("GET /", True), ("GET /assets/a.js", True), ("POST /gradio_api/queue/join", True),
     ("POST /gradio_api/upload", False), ("GET /gradio_api/info", False), ("POST /gradio_api/run/sample", False),
-    ("GET /gradio_api/file=/etc/passwd", False),
+    ("GET /gradio_api/file=/etc/passwd", False), ("POST /gradio_api/run/predict", True),
     ("POST /gradio_api/call/molecule", False), ("GET /gradio_api/proxy=http://a", False),
 ])
 def test_the_page_has_its_own_routes_only(request_line, used): assert bool(PAGE.fullmatch(request_line)) == used

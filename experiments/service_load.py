@@ -1,0 +1,120 @@
+"""Load test of `loflexmdm serve` on the loopback address: seven ordinary clients beside one that sends the worst requests.
+
+    python experiments/service_load.py --seconds 60 --workers 2
+
+Prints, as JSON: requests per second, median, 99th percentile and longest of the ordinary clients, without and with the
+worst one; the statuses that each got; memory of all processes; and the seconds until calls are answered again after all
+workers were killed. Each client has an address of its own in 127.0.0.0/8, as on a network."""
+import argparse
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import httpx
+
+MODEL = "molecules-leads"
+ORDINARY = dict(model=MODEL, prompts="*c1ccncc1", n=4)
+WORST = [
+    ("sample", dict(model=MODEL, n=2048), 1.0),  # leaves after a second
+    ("sample", dict(model=MODEL, prompts="C" * 14_999 + "*"), 90),
+    ("score", dict(model=MODEL, texts=["c1ccccc1" * 4] * 512, states=64), 1.0),
+    ("score", dict(model=MODEL, texts=["CCO"], states=10**9), 90),
+    ("sample", dict(model=MODEL, n=2048, valid=None, temperature=5.0, seconds=3), 90),
+    ("fill", dict(model=MODEL, prompts=["..."] * 200), 90),
+]
+
+
+def start(workers: int, seconds: float) -> tuple[subprocess.Popen, str]:
+    "Start a server; return its process and its address."
+    argv = [sys.executable, "-m", "loflexmdm.cli", "serve", MODEL, "--port", "0", "--device", "cpu"]
+    argv += ["--workers", str(workers), "--seconds", str(seconds)]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if found := re.search(r"open (http://[^/\s]+)", line): return process, found[1]
+    raise SystemExit("the server did not start")
+
+
+def client(address: str, number: int) -> httpx.AsyncClient:
+    "Return a client with an address of its own."
+    return httpx.AsyncClient(base_url=address, timeout=90,
+                             transport=httpx.AsyncHTTPTransport(local_address=f"127.0.0.{10 + number}"))
+
+
+async def ordinary(address: str, number: int, end: float, times: list, statuses: Counter):
+    "Send requests until the end."
+    async with client(address, number) as http:
+        while time.monotonic() < end:
+            begun = time.monotonic()
+            answer = await http.post("/v1/sample", json=ORDINARY)
+            times.append(time.monotonic() - begun)
+            statuses[answer.status_code] += 1
+
+
+async def worst(address: str, end: float, statuses: Counter):
+    "Send the worst requests, four at a time, until the end."
+    async def send(http, name, body, patience):
+        try: statuses[(await http.post(f"/v1/{name}", json=body, timeout=patience)).status_code] += 1
+        except httpx.TimeoutException: statuses["left"] += 1
+    async with client(address, 90) as http:
+        while time.monotonic() < end:
+            for part in WORST[:4], WORST[4:]: await asyncio.gather(*(send(http, *one) for one in part))
+
+
+async def phase(address: str, seconds: float, with_worst: bool) -> dict:
+    "Run the clients for some seconds; return figures."
+    times, statuses, bad, end = [], Counter(), Counter(), time.monotonic() + seconds
+    tasks = [ordinary(address, i, end, times, statuses) for i in range(7)]
+    await asyncio.gather(*tasks, *([worst(address, end, bad)] if with_worst else []))
+    times.sort()
+    at = lambda share: round(times[min(len(times) - 1, int(share * len(times)))], 3)
+    return dict(requests=len(times), per_second=round(len(times) / seconds, 2), p50=at(0.5), p99=at(0.99),
+                longest=round(times[-1], 3), statuses=dict(statuses), worst={str(k): n for k, n in bad.items()})
+
+
+def processes(pid: int) -> list[int]:
+    "Return a process and those that it has started."
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()
+    return [pid, *map(int, found)]
+
+
+def memory(pid: int) -> int:
+    "Return the resident memory of a server and its workers, in MB."
+    kilobytes = lambda p: int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{p}/status").read())[1])
+    return sum(map(kilobytes, processes(pid))) // 1024
+
+
+async def recovery(pid: int, address: str) -> float:
+    "Kill all workers; return the seconds until a call is answered again."
+    found = subprocess.run(["pgrep", "-P", str(pid), "-f", "spawn_main"], capture_output=True, text=True).stdout.split()
+    for worker in found: os.kill(int(worker), signal.SIGKILL)
+    begun = time.monotonic()
+    async with client(address, 0) as http:
+        while (await http.post("/v1/sample", json=ORDINARY)).status_code != 200: await asyncio.sleep(0.1)
+    return round(time.monotonic() - begun, 1)
+
+
+async def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=60, help="of each of the two phases")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    process, address = start(options.workers, 10)
+    before = memory(process.pid)
+    found = dict(workers=options.workers, load_average=os.getloadavg()[0])
+    for name, with_worst in dict(alone=False, beside_the_worst=True).items():
+        found[name] = await phase(address, options.seconds, with_worst)
+        print(json.dumps({name: found[name]}), file=sys.stderr, flush=True)
+    found |= dict(memory_mb=[before, memory(process.pid)], recovery_seconds=await recovery(process.pid, address))
+    begun = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    print(json.dumps(found | dict(seconds_to_end=round(time.monotonic() - begun, 1)), indent=1))
+
+
+if __name__ == "__main__": asyncio.run(main())
