@@ -430,8 +430,8 @@ def run_server(options: ServeOptions, with_page: Callable | None = None):
     try: import fastapi, uvicorn  # noqa: E401, F401
     except ImportError: raise ImportError(NEEDED) from None
     if not 0 <= options.port < 65536: raise ValueError(f"--port {options.port}: must be from 0 to 65535")
-    for name in "workers", "threads", "rows":
-        if getattr(options, name) < 1: raise ValueError(f"--{name} {getattr(options, name)}: must be at least 1")
+    for name, n in dict(workers=options.workers, threads=options.threads, rows=options.rows).items():
+        if n < 1: raise ValueError(f"--{name} {n}: must be at least 1")
     budget = Budget(rows=options.rows, states=64 * options.rows, seconds=options.seconds)
     budget.begin()  # refuses what is too much for this machine
     listening = opened_socket(options.host, options.port)
