@@ -19,7 +19,7 @@ LINES = dict(
     train="train brackets --out x", resume="resume x", sample="sample star-tiny", edit="edit star-tiny --input x.txt",
     evaluate="evaluate star-tiny", compare="compare brackets --methods ar --out x", optimize="optimize --objective qed",
     report="report x.smi", cite="cite", info="info", demo="demo", app="app",
-    serve="serve", link="link c1ccccc1*.*CC",
+    serve="serve star-tiny", link="link c1ccccc1*.*CC",
 )
 LINES["import"] = "import x.safetensors --as safe --out x"
 
