@@ -33,7 +33,7 @@ def core_of(lead: str, fits: Callable[[Sequence[str]], bool], variant: int = 0) 
     if not usable: return None
     large = [row for row in usable if row[1] >= NEARLY * usable[0][1]]
     tokens, _, part = large[variant % len(large)]
-    return Core(tokens, lead, part)
+    return Core(tokens, lead, Chem.CanonSmiles(part))
 
 
 def rejoined(smiles: str | None, part: str) -> str | None:
