@@ -11,9 +11,11 @@ __all__ = ['TEXTS', 'OWN', 'NEEDED', 'TOKEN', 'BODY', 'SLOWEST', 'POLICY', 'OPEN
 # %% ../../nbs/cli/19_service.ipynb #sr000004
 import asyncio
 import base64
+import gc
 import html
 import ipaddress
 import json
+import logging
 import os
 import re
 import secrets
@@ -450,7 +452,14 @@ def run_server(options: ServeOptions, with_page: Callable | None = None):
             print_status(f"note: other machines can reach this service; set {TOKEN} to ask for a token")
         print_status(f"open http://{options.host}:{port}{'' if with_page else '/docs'} in a browser; Ctrl-C stops")
         settings = dict(log_level="warning", access_log=False, timeout_graceful_shutdown=1, limit_concurrency=512)
-        uvicorn.Server(uvicorn.Config(door, lifespan="on", **settings)).run(sockets=[listening])
+        gc.freeze()  # what is there now stays: the exit need not look for garbage among it
+
+        class Server(uvicorn.Server):
+            "A server that cuts open connections once it is stopped, without a line on each."
+            def handle_exit(self, sig, frame):
+                logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+                super().handle_exit(sig, frame)
+        Server(uvicorn.Config(door, lifespan="on", **settings)).run(sockets=[listening])
     finally: workers.close()
 
 
