@@ -38,6 +38,7 @@ LAWS = ("conditional", "masked")
 _GAPS: WeakKeyDictionary = WeakKeyDictionary()  # what it was made for, and the model of gaps, of each method
 
 
+@torch.inference_mode()
 def own_gaps(method: Method, sampler: Sampler) -> Float[Tensor, "2 2 tokens outcomes"]:
     "Return what gaps take next in the method's own free draws (`gaps_of`), made once for its weights."
     made_for = sum(p._version for p in method.parameters()), sampler
