@@ -30,6 +30,13 @@ def test_help_leaves_torch_out(argv):
     assert torch == "False" and float(seconds) < 0.3
 
 
+def test_the_list_of_names_leaves_torch_out():
+    *listing, last = subprocess.check_output([sys.executable, "-c", FRESH, "info"], text=True).splitlines()
+    torch, seconds = last.split()
+    assert listing[0] == "models:" and listing[-1].startswith("networks: ")
+    assert torch == "False" and float(seconds) < 0.3
+
+
 ANEW = """
 import json
 import os
