@@ -6,9 +6,9 @@
 __all__ = ['COMMON', 'T', 'COMMANDS', 'OUTPUTS', 'HELP', 'STORED', 'Parser', 'Signed', 'Switch', 'Options', 'options_from',
            'defaults_of', 'Command', 'command', 'find_commands', 'outer_parser', 'full_parser', 'parse',
            'refuse_argument', 'meant_option', 'options_for', 'reads_file', 'positional', 'refuse_surplus',
-           'StoredOption', 'option_table', 'add_options', 'help_tables', 'write_help', 'has_plug_ins', 'stored_parser',
-           'original_message', 'process_launch', 'print_status', 'check_launch', 'one_line', 'print_warning',
-           'shared_store', 'print_error', 'write_utf8', 'main', 'run_line']
+           'StoredOption', 'option_table', 'add_options', 'help_tables', 'write_help', 'has_plug_ins', 'is_stored',
+           'stored_tables', 'stored_listing', 'stored_parser', 'original_message', 'process_launch', 'print_status',
+           'check_launch', 'one_line', 'print_warning', 'shared_store', 'print_error', 'write_utf8', 'main', 'run_line']
 
 # %% ../../nbs/cli/01_commands.ipynb #91dce8a6
 import argparse
@@ -136,6 +136,7 @@ class Command:
     place: int = 100  # position in the list of commands
     distributed: bool = False  # allowed in several torchrun processes
     continuation: Callable[[Options], str] = attrgetter("command_line")  # command that continues it after a signal
+    listing: Callable[[], str] | None = None  # text that the command prints without arguments
 
 
 COMMANDS = Registry("command", ("loflexmdm.cli",), "loflexmdm.verbs")
@@ -284,10 +285,11 @@ def add_options(parser: argparse.ArgumentParser, table: dict):
 
 # %% ../../nbs/cli/01_commands.ipynb #he1p0005
 def help_tables() -> dict:
-    "Return the commands in help order, with their tables. Each has an `option_table`."
-    commands = {name: c.help for name, c in find_commands().items()}
-    pages = {name: option_table(full_parser([name, "--help"])[1].choices[name]) for name in commands}
-    return dict(commands=commands, pages=pages)
+    "Return the commands in help order, each with its `option_table`, and the listings that some print."
+    found = find_commands()
+    pages = {name: option_table(full_parser([name, "--help"])[1].choices[name]) for name in found}
+    listings = {name: c.listing() for name, c in found.items() if c.listing}
+    return dict(commands={name: c.help for name, c in found.items()}, pages=pages, listings=listings)
 
 
 def write_help(path: str | os.PathLike = HELP) -> Path:
@@ -301,16 +303,31 @@ def has_plug_ins() -> bool:
     return any(not is_own(point) for group in groups for point in entry_points(group=group))
 
 
+def is_stored() -> bool:
+    "Return True if `help.json` tells all: this process has no commands yet, and there are no plug-ins."
+    return not COMMANDS.classes and not has_plug_ins()
+
+
+def stored_tables() -> dict:
+    "Return the package's own `help_tables`."
+    return json.loads(HELP.read_text(encoding="utf-8"))
+
+
+def stored_listing(argv: Sequence[str]) -> str | None:
+    "Return what the command line COMMAND prints, from the package's table; None for other command lines."
+    return stored_tables()["listings"].get(argv[0]) if len(argv) == 1 and is_stored() else None
+
+
 def stored_parser(argv: Sequence[str]) -> Parser | None:
     """Return a parser for --version, --help or COMMAND --help, built from the package's table of options.
 
-    Return None for other command lines, in a process that has commands already, and if there are plug-ins."""
+    Return None for other command lines, and where the table does not hold (`is_stored`)."""
     *names, last = argv or [""]
-    if last not in ("-h", "--help", "--version") or len(names) > 1 or COMMANDS.classes or has_plug_ins(): return None
+    if last not in ("-h", "--help", "--version") or len(names) > 1 or not is_stored(): return None
     parser, commands = outer_parser()
     if names and last == "--version": return None
 
-    tables = json.loads(HELP.read_text(encoding="utf-8"))
+    tables = stored_tables()
     for name, text in tables["commands"].items():
         page = tables["pages"][name]
         one = commands.add_parser(name, help=text, description=page["description"], epilog=page["epilog"])
@@ -397,6 +414,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     write_utf8()
     try:
+        if (listing := stored_listing(argv)) is not None:
+            print(listing, flush=True)
+            return 0
         with code_allowed("--allow-code" in argv):  # a recipe decides the options
             options = parse(argv)
         check_launch(options)

@@ -17,7 +17,6 @@ import pytest
 from loflexmdm.cli.sample import states_for, status_lines
 from loflexmdm.models.pretrained import load
 from loflexmdm.models import rows as model_rows
-from loflexmdm.models.generated import Generated
 from loflexmdm.models.model import Model
 from loflexmdm.models.requests import SampleRequest
 from loflexmdm.models.rows import states_of
@@ -25,7 +24,7 @@ from loflexmdm.models.saved import save_method
 from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.notation.bracket_safe import decode, tokenize
 from loflexmdm.molecules.notation.fragments import contains_fragment
-from loflexmdm.molecules.task import MoleculesTask
+from loflexmdm.molecules.task import MoleculeOutput, MoleculesTask
 from loflexmdm.samplers import Samples
 from loflexmdm.support.saved_files import names
 from loflexmdm.tasks.base import task_from
@@ -705,10 +704,10 @@ def test_without_libraries_for_drawing_all_works_that_does_not_draw(known, tmp_p
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 @pytest.mark.parametrize("more", ["", "--salvage", "--valid 2 --tries 40"])
-def test_rows_described_by_other_processes_are_those_of_one(model, tmp_path, monkeypatch, more):
+def test_figures_computed_by_other_processes_are_those_of_one(model, tmp_path, monkeypatch, more):
     files, here = [], []
-    described = Generated.rows
-    monkeypatch.setattr(Generated, "rows", lambda part: here.append(0) or described(part))
+    compute = MoleculeOutput.figures
+    monkeypatch.setattr(MoleculeOutput, "figures", lambda output, rows: here.append(0) or compute(output, rows))
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     for apart in (10**9, 1):
         monkeypatch.setattr(model_rows, "APART", apart)
@@ -717,5 +716,11 @@ def test_rows_described_by_other_processes_are_those_of_one(model, tmp_path, mon
         n = "" if "--valid" in more else "-n 23"
         code, _, said = call(f"sample {model} {n} --batch-size 5 --seed 1 --no-picture {more} --out", files[-1])
         assert code == 0, said
-        assert bool(here) == (apart > 1 or "--valid" in more)
+        assert bool(here) == (apart > 1)
     assert files[0].read_bytes() == files[1].read_bytes() and len(rows_of(files[0])) >= 2
+
+
+def test_figures_are_computed_for_files_only(model, monkeypatch):
+    monkeypatch.setattr(MoleculeOutput, "figures", lambda output, rows: pytest.fail("nobody asked"))
+    assert call(f"sample {model} -n 5 --seed 1")[0] == 0
+    assert len(load(str(model)).sample(valid=2, seed=1, tries=40)) == 2
