@@ -24,7 +24,7 @@ from ..models.player import Player
 from ..models.pretrained import load
 from ..models.requests import TRIES, EditRequest, SampleRequest
 from ..models.row_files import format_rows
-from ..models.rows import Quota, Rows, bounds, with_bounds
+from ..models.rows import Quota, Rows, bounds, with_columns
 from ..molecules.data.compounds import standard_fragment
 from ..molecules.data.tables import MOLECULE_WRITERS, molecule_columns
 from ..molecules.links import Refusals, links, request_from, row_of
@@ -160,7 +160,7 @@ class Answers:
         "Return rows with their bounds, estimated in the order of the prompts as `Model.sample` does."
         order = sorted(range(len(rows)), key=lambda i: rows[i]["input"])
         found = bounds([rows[i] for i in order], model.method, request.nll or 0, request.seed or 0)
-        return with_bounds(rows, [bound for _, bound in sorted(zip(order, found), key=lambda pair: pair[0])])
+        return with_columns(rows, [bound for _, bound in sorted(zip(order, found), key=lambda pair: pair[0])])
 
     def _prompt(self, model: Model, item: str | Sequence, request: SampleRequest, name: str, gaps: bool) -> Prompt:
         "Return an item as a prompt with a name. ValueError if it cannot be one, or has no gap where `gaps` are needed."

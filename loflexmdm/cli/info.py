@@ -136,7 +136,7 @@ def describe_model(name: str) -> str:
 
 @command("info", "describe a model, preset or part, or list them", add_info,
          "examples:\n  loflexmdm info\n  loflexmdm info star-tiny\n  loflexmdm info flexmdm",
-         options=InfoOptions, place=7)
+         options=InfoOptions, place=7, listing=list_names)
 def run_info(options: InfoOptions):
     "Describe a model, run, preset or part; list them all if no name is given."
     name, models, recipes = options.name, names(), presets()

@@ -149,7 +149,7 @@ def run_sample(options: SampleOptions):
         counted = Samples([], [], **found.counters)
         told = dict(vars(request)) | vars(request.sampler) | dict(out=options.out)
         for line in status_lines(found.rows, counted, model.task, told): print_status(line)
-        rows = found.result(request.nll, request.seed)
+        rows = found.result(request.nll, request.seed, figures=out is not None)
         if found.quota and (short := found.quota.shortfall(len(rows), len(found.rows))): print_status(short)
         if out is None: return print(visible("\n".join(pretty_row(row, model.task) for row in rows)))
         write_results(out, rows, found, info, model.task, pictured(out, model.task, options))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from .player import Player, play
 from .row_files import check_row_file, write_rows
-from .rows import bounds, token_columns, with_bounds
+from .rows import bounds, token_columns, with_columns, with_figures
 from ..samplers import Samples, merge_samples
 
 if TYPE_CHECKING:
@@ -84,9 +84,11 @@ class Generated(Samples):
             found += task.describe(some, **more | (dict(prompt_text=text) if text else {}))
         return found
 
-    def rows(self) -> list[dict]:
+    def rows(self, figures: bool = True) -> list[dict]:
         """Return a row per sample: name and text of the prompt (of several), text, the task's columns, the bound,
-        prompt, tokens, and which of them were generated."""
+        prompt, tokens, and which of them were generated.
+
+        `figures`: whether columns that the task needs time for, such as properties of molecules, are computed."""
         sources = self.sources or [Source()] * len(self.sequences)
         columns = zip(sources, self.texts, self.described(), self.sequences, self.free, strict=True)
         rows = [
@@ -94,7 +96,8 @@ class Generated(Samples):
             | token_columns(source.tokens, ids, free, self.model.vocabulary)
             for source, text, row, ids, free in columns
         ]
-        return with_bounds(rows, self.bounds) if self.bounds else rows
+        if figures and not self.edited: rows = with_figures(rows, self.model.task)
+        return with_columns(rows, self.bounds) if self.bounds else rows
 
     def with_bounds(self, states: int, seed: int = 0) -> Self:
         "Return the samples with bounds on -log p given the prompt, from `states` states of each; as is for 0."

@@ -735,8 +735,8 @@ class _MoleculeTexts(_PropertyClasses):
         return [d.smiles if state_of(d) == "valid" else None for d in self.decoded(samples)]
 
     def describe(self, samples: Samples, prompt_text: str = "", salvage: bool = False) -> list[dict]:
-        """Describe samples: canonical SMILES, state, QED, SA, logP, weight (g/mol). SMILES is empty and properties are
-        None unless the sample is one molecule; the state is valid, or the reason.
+        """Describe samples: canonical SMILES, empty unless the sample is one molecule, and the state, which is valid or
+        the reason.
 
         A molecule with a `flaw` has that as its state, as "radical", and one without its prompt's fragment
         `prompt_text` "fragment altered". With `salvage`, a molecule obtained by repair has the state "salvaged"."""
@@ -753,7 +753,7 @@ class _MoleculeTexts(_PropertyClasses):
         for row in found:
             if not fragment or row["state"] not in WRITTEN: continue
             row["state"] = altered(row["smiles"], fragment, size) or row["state"]
-        return [d | more for d, more in zip(found, molecule_columns([d["smiles"] for d in found]))]
+        return found
 
 # %% ../../nbs/molecules/01_task.ipynb #bb7dc93e
 def _salvaged_row(row: dict, d: Decoded) -> dict:
@@ -785,7 +785,7 @@ SCORES = "validity", "uniqueness", "novelty", "diversity", "quality", "quality_w
 # %% ../../nbs/molecules/01_task.ipynb #mo000001
 class MoleculeOutput(MoleculeFiles):
     "Terminal output, pictures and files of molecules."
-    file_suffixes, salvages, slow = MOLECULE_FORMATS, True, True
+    file_suffixes, salvages = MOLECULE_FORMATS, True
 
     def drawing(self, tokens: Sequence[str], changes: Sequence, track: Recording) -> Picture:
         "Return the molecule of bracket SAFE tokens, atoms tinted. ValueError if the text does not decode."
@@ -813,6 +813,10 @@ class MoleculeOutput(MoleculeFiles):
         image = io.BytesIO()
         molecule_grid(smiles).save(image, "PNG")
         return image.getvalue()
+
+    def figures(self, rows: Sequence[Mapping]) -> list[dict]:
+        "Return QED, SA, logP and weight (g/mol) of rows with a SMILES, else None."
+        return molecule_columns([row["smiles"] for row in rows])
 
     def accepted(self, row: Mapping) -> str | None:
         "Return the SMILES of a valid or salvaged row without `flaw`, else None."

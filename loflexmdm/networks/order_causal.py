@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from .transformer import HeadNorm, Size, in_turn
+from .transformer import HeadNorm, Size, fused_attention, in_turn
 from ..process.states import MASK, PAD, PartialSequences
 
 # %% ../../nbs/networks/07_order_causal.ipynb #25024e6d
@@ -438,7 +438,7 @@ class RankBlock(nn.Module):
         k, v = _join(past, k, v)
         if not isinstance(cut, tuple): seen = self.in_one_kernel(q, k, v, kind, cut)
         elif cut and not is_any_shape(cut): seen = self.in_chunks(q, k, v, kind, cut)
-        else: seen = F.scaled_dot_product_attention(q, k, v, attn_mask=self.scores(q, kind))
+        else: seen = fused_attention(q, k, v, self.scores(q, kind))
         seen = seen.transpose(1, 2).flatten(2)
         h = h + self.out(seen if packed is None else packed[0].pack(seen))
         h = h + self.mlp(self.mlp_norm(h))

@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'Cond', 'Modulation', 'KVCache', 'TILE', 'SOFTPLUS_ONE', 'Size', 'size_named', 'rotary', 'rotate',
-           'TimeEmbedding', 'over_columns', 'of_all', 'modulate', 'attention', 'NormedHeads', 'norm_heads', 'HeadNorm',
-           'Block', 'in_turn', 'pad_to_tiles', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate',
-           'bounded_rate', 'TiedLinear', 'TokenHead', 'token_head', 'transformer_options', 'TransformerNetwork']
+           'TimeEmbedding', 'over_columns', 'of_all', 'modulate', 'fused_attention', 'attention', 'NormedHeads',
+           'norm_heads', 'HeadNorm', 'Block', 'in_turn', 'pad_to_tiles', 'Transformer', 'CausalTransformer',
+           'ScalarHead', 'positive_rate', 'bounded_rate', 'TiedLinear', 'TokenHead', 'token_head',
+           'transformer_options', 'TransformerNetwork']
 
 # %% ../../nbs/networks/02_transformer.ipynb #ae4b2160
 import math
@@ -134,6 +135,21 @@ Modulation = tuple[Tensor, ...]
 KVCache = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 # %% ../../nbs/networks/02_transformer.ipynb #hn000001
+def fused_attention(
+    q: Float[Tensor, "batch heads length dim"],
+    k: Float[Tensor, "batch heads keys dim"],
+    v: Float[Tensor, "batch heads keys dim"],
+    mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None,
+) -> Float[Tensor, "batch heads length dim"]:
+    """Return torch's scaled dot-product attention; `mask` is boolean, added to the scores, or None: causal.
+
+    Under autocast on a processor it is computed in float32: the backward pass in bfloat16 is several times slower."""
+    if not q.is_cuda and torch.is_autocast_enabled("cpu"):
+        if mask is not None and mask.is_floating_point(): mask = mask.float()
+        with torch.autocast("cpu", enabled=False): return fused_attention(q.float(), k.float(), v.float(), mask)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+
+
 def attention(
     q: Float[Tensor, "batch heads length dim"],
     k: Float[Tensor, "batch heads keys dim"],
@@ -143,8 +159,7 @@ def attention(
     """Return softmax(q k / sqrt(dim)) v over visible columns.
 
     `mask` is True where a column may see another; None: causal."""
-    if mask is None: return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    if q.shape[2] > 1 or q.is_cuda: return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    if mask is None or q.shape[2] > 1 or q.is_cuda: return fused_attention(q, k, v, mask)
 
     # for one column on a CPU, two products are faster than the fused kernel
     scores = (q * q.shape[-1] ** -0.5) @ k.mT

@@ -355,7 +355,6 @@ class TaskOutput(Part):
     "Terminal output, pictures and files of a task's samples."
     file_suffixes: tuple[str, ...] = ()  # file types that `evaluate_file` reads
     output_suffixes: tuple[str, ...] = ()  # file types that `written` makes, besides .jsonl and .csv
-    slow: bool = False  # whether describing a sample takes about as long as drawing it
     salvages: bool = False  # whether the task's `describe` can repair samples (`salvage=True`)
 
     def pretty(self, row: Mapping) -> str:
@@ -381,6 +380,11 @@ class TaskOutput(Part):
         """Return a key of a valid sample from its results row. Equal samples have equal keys; None if it is not
         valid. ValueError if the task cannot tell, which is the default."""
         raise ValueError(f"the task {self.task.kind!r} cannot tell which samples are valid")
+
+    def figures(self, rows: Sequence[Mapping]) -> list[dict]:
+        """Return columns of rows that take long to compute, by default none. They are for tables and files; what a
+        quota or a line of text needs is in `Task.describe`."""
+        return [{} for _ in rows]
 
     def written(self, rows: Sequence[Mapping], suffix: str) -> str:
         "Format the rows as a file of type `suffix`, one of `output_suffixes`."
