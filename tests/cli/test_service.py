@@ -55,6 +55,8 @@ def test_rows_are_those_of_python(post):
     assert [row["text"] for row in found] == load("repair-text").edit("retrun the numebr", n=2, seed=0).texts
     found = post("score", model="molecules-leads", texts=["CCO", "Xx"], states=4).json()["rows"]
     assert found[0]["nats"] > 0 and found[1]["nats"] is None and "no token" in found[1]["reason"]
+    found = post("score", model="molecules-leads", texts="CCO", states=4).json()["rows"]
+    assert [row["text"] for row in found] == ["CCO"]
 
 
 def test_every_input_has_its_row_or_its_reason(post):
