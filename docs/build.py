@@ -718,7 +718,7 @@ def every_module() -> str:
 
 # pictures of tutorials in the gallery, where it is not the first one on the page: a cell, or a file of nbs/images
 PICTURES = dict(
-    course="states.png", repair="re000003", reading_an_order="7ab16ae4", learned_order="of000001",
+    course="states.png", rules="uses.png", repair="re000003", reading_an_order="7ab16ae4", learned_order="of000001",
     from_lead_to_report="fl000009", your_own_data="927ef7de", star_graphs="188a5d4e",
 )
 
