@@ -32,7 +32,7 @@ from ..support.saved_files import is_packaged, names
 from ..support.readers import read_json
 from ..support.records import SAMPLE, read_records
 from ..support.registries import METHODS, TASKS, code_place
-from ..tasks.base import task_class
+from ..tasks.base import task_class, task_from
 from ..training.checkpoints import checkpoints, last_step, read_state, take_weights, tidy
 from ..training.distributed import check_shares, own_device, process_group, processes_of
 from ..training.loggers import check_tracker
@@ -75,11 +75,12 @@ def weights_line(name: str, start_from: str) -> str:
 def recipe_of(options: TrainOptions) -> Recipe:
     "Return the recipe of a train command. Prints its first weights, and what the data and the machine decide."
     tables = recipe_tables(options.recipe, method=options.method, **options.settings)
-    names_size = "size" in tables.get("model", {})
+    names_size, is_own = "size" in tables.get("model", {}), tables["task"]["kind"] in OWN_DATA
+    if is_own: print_status(task_from(tables["task"]).summary())
     tables = complete_tables(tables, pick_device(options.device))
     recipe = recipe_from(tables)
     print_status(weights_line(options.recipe, recipe.train.start_from))
-    is_first = recipe.task["kind"] in OWN_DATA and not names_size and not recipe.train.start_from
+    is_first = is_own and not names_size and not recipe.train.start_from
     for hint in hints(recipe.task) if is_first else (): print_status(hint)
     if is_first: print_status(f"size={recipe.model.get('size')}: for files of any size; --size NAME for another")
     if "steps" not in tables["train"] and (steps := recipe.train.steps) != TrainConfig.steps:
@@ -133,7 +134,8 @@ def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Cal
     processes = processes_of(launch, shard)
     device = own_device(device, launch)
     with process_group(launch, device):
-        trainer = recipe.trainer(directory, device, True, None if resume else print_status, changed_data, processes)
+        told = resume or recipe.task["kind"] in OWN_DATA  # of the user's own data before anything was measured
+        trainer = recipe.trainer(directory, device, True, None if told else print_status, changed_data, processes)
         trainer.fit(resume=resume, begin=lambda: begin(trainer))
     bound = f"; best validation bound {trainer.best:.4f} nats per sequence" if trainer.best < float("inf") else ""
     took = f"{trainer.step} steps, {trainer.evaluations} network evaluations, {trainer.seconds:.0f} s"

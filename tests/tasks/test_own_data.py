@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import loflexmdm
+from loflexmdm.cli import main, train as train_command
 from loflexmdm.methods.base import method_class
 from loflexmdm.models import hub
 from loflexmdm.models.saved import save_method
@@ -358,3 +359,13 @@ def test_a_model_goes_to_the_hub_and_back(tmp_path, monkeypatch):
 def test_a_name_that_cannot_be_one_asks_nobody(name):
     pytest.importorskip("huggingface_hub")
     with pytest.raises(ValueError, match="owner/name"): hub.fetch(name)
+
+
+def test_rows_lengths_and_outliers_are_told_before_anything_is_measured(tmp_path, monkeypatch, capsys):
+    def measure(tables, device): raise ValueError("the measurement begins")
+    monkeypatch.setattr(train_command, "complete_tables", measure)
+    (tmp_path / "a.txt").write_text("\n".join([*(f"line {i} of it" for i in range(400)), "ab " * 20_000]))
+    assert main(["train", str(tmp_path / "a.txt"), "--out", str(tmp_path / "run"), "--device", "cpu"]) == 2
+    told = capsys.readouterr().err
+    assert "data: train " in told and "much longer than the rest" in told and "row 401" in told
+    assert told.splitlines()[-1] == "loflexmdm: the measurement begins"

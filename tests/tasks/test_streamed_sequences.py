@@ -25,6 +25,7 @@ from loflexmdm.samplers import Samples
 from loflexmdm.support.random_numbers import current_launch
 from loflexmdm.tasks import sequences
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, split_of
+from loflexmdm.training import batches as training_batches
 from loflexmdm.training.batches import batches
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.distributed import process_group
@@ -136,7 +137,7 @@ def recipe_file(tmp_path):
     write(tmp_path / "words.txt")
     (tmp_path / "r.toml").write_text('[task]\nkind = "text"\nfile = "words.txt"\nunit = "characters"\nlimit = 300\n'
                                      "stream = true\n[model]\nmethod = 'ar'\n"
-                                     "[train]\nsteps = 30\nbatch_size = 64\nvalid_every = 30\ngroup_by_length = false\n")
+                                     "[train]\nsteps = 30\nbatch_size = 64\nvalid_every = 30\n")
 
 
 @pytest.mark.parametrize("damage, said", [
@@ -145,6 +146,7 @@ def recipe_file(tmp_path):
     (os.unlink, "words.txt"),
 ])
 def test_a_file_that_is_damaged_ends_a_run_that_goes_on_later(tmp_path, monkeypatch, capsys, damage, said):
+    monkeypatch.setattr(training_batches, "POOL", 5)  # the next pool is read, and the damage seen, at step 5
     recipe_file(tmp_path)
     step = Trainer.train_step
 
@@ -252,6 +254,7 @@ from pathlib import Path
 import torch
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask
+from loflexmdm.training import batches as training_batches
 from loflexmdm.training.batches import batches
 from loflexmdm.training.optimisers import TrainConfig
 
