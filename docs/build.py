@@ -55,6 +55,7 @@ def page_of(path: Path) -> Page:
 
     A room's folders, such as molecules/data, are one section."""
     name = re.sub(r"^\d+_", "", path.stem)
+    if path.parent.name == "verbs": name = f"{name}_command"  # its room may have a page of the bare name
     folder = path.relative_to(ROOT / "nbs").parts[0]
     if name == "index": return Page(path, "home", name)
     return Page(path, "about" if path.parent == ROOT / "nbs" else folder, name)
