@@ -21,7 +21,7 @@ import torch
 from loflexmdm.methods.base import Method
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.data.exchanged_pairs import exchange_rules
-from loflexmdm.molecules.edit_task import edit_figures, exchanged, judge_edits
+from loflexmdm.molecules.edit_task import edit_figures, exchange_substituent, judge_edits
 from loflexmdm.molecules.edit_task import regrown
 from loflexmdm.support.atomic_files import write_file
 from loflexmdm.tasks.base import Task, task_from
@@ -238,7 +238,7 @@ def baselines(seed: int, steps: int):
     sampler = replace(grown.default_sampler, **options)
     generator = torch.Generator().manual_seed(seed)
     made = dict(
-        copied=many, exchanged=[exchanged(s, rules, rng) for s in many],
+        copied=many, exchanged=[exchange_substituent(s, rules, rng) for s in many],
         regrown=regrown(grown, many, rng, sampler=sampler, generator=generator, max_length=72),
     )
     for name, products in made.items():

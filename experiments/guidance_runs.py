@@ -86,7 +86,7 @@ def brackets(seed: int, steps: int, method: str):
 
 def molecule_figures(task: Task, samples: Samples) -> dict:
     "Shares of all samples: valid molecules, in each class, and different ones."
-    found = [judge([d.smiles])[0].smiles if d.smiles else None for d in task.decoded(samples)]
+    found = [judge([d.smiles])[0].smiles if d.smiles else None for d in task.decode_samples(samples)]
     valid = [s for s in found if s]
     classes, n = Counter(task.classes_of(valid)), len(found)
     return dict(valid=len(valid) / n, distinct=len(set(valid)) / n, network_calls=samples.network_calls,

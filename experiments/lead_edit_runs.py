@@ -21,7 +21,7 @@ from statistics import mean
 import torch
 
 from loflexmdm import load
-from loflexmdm.molecules.data.cleaning import standardised
+from loflexmdm.molecules.data.cleaning import standardise
 from loflexmdm.molecules.data.matched_pairs import single_cuts
 from loflexmdm.molecules.data.records import molecule_records, smiles_in
 from loflexmdm.molecules.edit_task import SIMILAR, Edited, judge_edits
@@ -37,7 +37,7 @@ ATTEMPTS, CATALOGUES = 8, ("BRENK", "PAINS")
 
 def chosen_leads(path: Path, n: int) -> list[str]:
     "Canonical SMILES of `n` molecules at equal distances, of salts the largest part."
-    mols = [standardised(Chem.MolFromSmiles(s), "largest")[0] for s in smiles_in(molecule_records(path))]
+    mols = [standardise(Chem.MolFromSmiles(s), "largest")[0] for s in smiles_in(molecule_records(path))]
     return [Chem.MolToSmiles(mol) for mol in mols[:: max(1, len(mols) // n)][:n]]
 
 
@@ -135,7 +135,7 @@ def main():
         taken, found, calls = edited(task, model, leads, args.seed, top_p=top_p, **how)
         row = dict(name=f"leads {args.name or args.model} {args.leads.stem} {top_p} {args.seed}"
                    + " plain" * bool(args.only_taken_by) + " exact" * args.exact, leads=len(leads), taken=len(taken),
-                   stripped=sum(bool(task.omitted(s)) for s in taken), top_p=top_p, exact=args.exact, seed=args.seed)
+                   stripped=sum(bool(task.omissions(s)) for s in taken), top_p=top_p, exact=args.exact, seed=args.seed)
         took = dict(network_calls=calls, cpu_seconds=round(time.process_time() - start, 1))
         each = dict(changed_of_each=changed_of_each(found)) if args.each else {}
         note(RESULTS, row | figures(found) | each | took)

@@ -32,7 +32,7 @@ CONDITIONS, STEPS, EACH, WEIGHTS = ("logp", "qed", GAP), 3000, 400, (0, 1, 2)
 
 def molecules_of(task: MoleculesTask, samples: Samples) -> list[str | None]:
     "Canonical SMILES of each sample, None for one that is not a molecule."
-    return [judge([d.smiles])[0].smiles if d.smiles else None for d in task.decoded(samples)]
+    return [judge([d.smiles])[0].smiles if d.smiles else None for d in task.decode_samples(samples)]
 
 
 def delivered(task: MoleculesTask, method: Method, weight: float) -> dict:

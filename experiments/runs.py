@@ -9,7 +9,7 @@ import torch
 
 from loflexmdm.methods.base import Method
 from loflexmdm.process.states import PartialSequences, collate
-from loflexmdm.support.atomic_files import locked, write_file
+from loflexmdm.support.atomic_files import lock_file, write_file
 from loflexmdm.tasks.base import Task
 from loflexmdm.training.log import JsonLines
 
@@ -50,7 +50,7 @@ def write_results(results: str | Path, value): write_file(results, as_json(value
 def note(results: Path, row: dict):
     "Add a row, with the commit and the processor, to the results; one of the same name takes its place."
     row = without_nan(row | dict(commit=COMMIT, processor=processor()))
-    with locked(results.with_name(f".{results.name}.lock")):
+    with lock_file(results.with_name(f".{results.name}.lock")):
         rows = json.loads(results.read_text()) if results.exists() else []
         rows = sorted([r for r in rows if r["name"] != row["name"]] + [row], key=lambda r: r["name"])
         write_results(results, rows)

@@ -50,7 +50,7 @@ def train(directory: str, work: str):
     resume, until = asked.pop("resume", False), asked.pop("until", None)
     with process_group(current_launch(), torch.device("cpu")):
         t = trainer(directory, **asked)
-        if until: t.processes.stopped = lambda caught: 15 if t.step == until else 0
+        if until: t.processes.stop_signal = lambda caught: 15 if t.step == until else 0
         t.fit(resume=resume)
 
 

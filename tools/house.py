@@ -56,7 +56,7 @@ def imports_of(node: ast.AST, folder: tuple[str, ...]) -> list[tuple[str, ...]]:
     "Return what a node imports of the package: of each name the modules that it may be or be in, the nearest first."
     if isinstance(node, ast.Import):
         return [(a.name.removeprefix("loflexmdm."),) for a in node.names if a.name.startswith("loflexmdm.")]
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "imported":
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_object":
         name = str(getattr(node.args[0], "value", ""))
         return [(name.removeprefix("loflexmdm.").rpartition(".")[0],)] if name.startswith("loflexmdm.") else []
     if not isinstance(node, ast.ImportFrom): return []
@@ -69,7 +69,7 @@ def imports_of(node: ast.AST, folder: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def edges(checkout: Checkout) -> set[tuple[str, str]]:
-    "Return who imports whom: at run time, in functions, for type hints, and by strings given to `imported`."
+    "Return who imports whom: at run time, in functions, for type hints, and by strings given to `import_object`."
     found = set()
     for path in checkout.files:
         name, folder = checkout.name(path), path.relative_to(checkout.package).parts[:-1]
@@ -212,7 +212,7 @@ def of_imports(checkout: Checkout) -> dict:
         "arrows up, of rooms alone": sum(b != "" for _, b in up),
         "modules in the largest circle of imports": max(map(len, circles(checkout)), default=0),
         "modules in the largest circle, without the package's own": max(map(len, rings), default=0),
-        "strings given to `imported` that name the package": sum(
+        "strings given to `import_object` that name the package": sum(
             bool(imports_of(n, ())) for n in checkout.nodes(ast.Call)),
     }
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MODELS', 'BATCH', 'STATES', 'FIGURES', 'Answer', 'check_settings', 'takes_molecules', 'edits', 'plain', 'unusable',
-           'fillings', 'Answers', 'example_of', 'parsed', 'drawing', 'card', 'cards', 'Drawings', 'file_text']
+           'fillings', 'Answers', 'example_of', 'parse_points', 'drawing', 'card', 'cards', 'Drawings', 'file_text']
 
 # %% ../../nbs/cli/15_answers.ipynb #an000004
 import html
@@ -33,7 +33,7 @@ from ..molecules.report import molecule_svg
 from ..molecules.scores.metrics import judge
 from ..process.states import is_gap
 from ..support.arguments import read_count, read_items
-from ..support.limits import ROWS, SMILES, clipped
+from ..support.limits import ROWS, SMILES, clip
 from ..support.registries import did_you_mean
 from ..tasks.base import Prompt, Task
 
@@ -76,7 +76,7 @@ def plain(rows: Sequence[Mapping]) -> list[dict]:
 
 def unusable(place: int, text: object, reason: str) -> dict:
     "Return the row of an input that has no result."
-    return dict(input=place, text=text if isinstance(text, str) else clipped(text), reason=reason)
+    return dict(input=place, text=text if isinstance(text, str) else clip(text), reason=reason)
 
 
 def fillings(row: Mapping, model: Model) -> list[str]:
@@ -103,10 +103,10 @@ class Answers:
     def model(self, name: str) -> Model:
         "Return a model. ValueError for a name that is not offered."
         if name in self.models: return self.models[name]
-        raise ValueError(f"model={clipped(name)}{did_you_mean(name, list(self.models))}: "
+        raise ValueError(f"model={clip(name)}{did_you_mean(name, list(self.models))}: "
                          f"choose one of {', '.join(self.models)}")
 
-    def described(self) -> list[dict]:
+    def describe_models(self) -> list[dict]:
         "Return name, task, method and uses of each model."
         return [dict(model=name, task=getattr(m.task, "kind", ""), method=m.method.name,
                      parameters=sum(p.numel() for p in m.method.parameters()),
@@ -146,9 +146,9 @@ class Answers:
         notes = list(dict.fromkeys(note for prompt in given for note in prompt.notes))
         for part in model.sample_batches(given, request=request):
             found.add(part, part.rows())
-            yield Answer(refused + self._shown(model, self._numbered(found, given), gaps), notes, False)
+            yield Answer(refused + self._shown(model, self._rows_with_numbers(found, given), gaps), notes, False)
             if found.complete: break
-        rows = self._numbered(found, given)
+        rows = self._rows_with_numbers(found, given)
         short = quota.shortfall(len(rows), len(found.rows)) if quota and rows else ""
         left = {row["input"] for row in rows}
         missing = [prompt for prompt in asked if int(prompt.name) not in left]
@@ -166,10 +166,10 @@ class Answers:
         "Return an item as a prompt with a name. ValueError if it cannot be one, or has no gap where `gaps` are needed."
         made = model.prompt_for(item, request, name)
         if gaps and not {"...", ...} & {*item} and "..." not in item:
-            raise ValueError(f"prompts={clipped(item)}: has no gap; write ... where tokens are missing")
-        return made._replace(name=name, text=made.text or clipped(item))
+            raise ValueError(f"prompts={clip(item)}: has no gap; write ... where tokens are missing")
+        return made._replace(name=name, text=made.text or clip(item))
 
-    def _numbered(self, found: Rows, given: Sequence[Prompt]) -> list[dict]:
+    def _rows_with_numbers(self, found: Rows, given: Sequence[Prompt]) -> list[dict]:
         "Return the rows that are kept, in the order in which they were drawn, each with the number of its prompt."
         places = range(len(found.rows)) if found.selection is None else sorted(found.selection.places)
         rows = [found.rows[i] for i in places]
@@ -258,7 +258,7 @@ def example_of(model: Model) -> str:
 FIGURES = dict(qed="QED", sa="SA", qed_gain="QED gain", similarity="similarity", nll_bound="nats")
 
 
-def parsed(text: str) -> Chem.Mol | None:
+def parse_points(text: str) -> Chem.Mol | None:
     "Parse a fragment with points; None if it is invalid."
     SMILES.check(len(text), "SMILES")
     with BlockLogs(): return Chem.MolFromSmiles(text)
@@ -266,7 +266,7 @@ def parsed(text: str) -> Chem.Mol | None:
 
 def drawing(smiles: str, fragment: str = "") -> str:
     "Draw a molecule as SVG, with the atoms of the given fragments shaded; return '' for an invalid SMILES."
-    mol = judge([smiles])[0].mol if "*" not in smiles else parsed(smiles)
+    mol = judge([smiles])[0].mol if "*" not in smiles else parse_points(smiles)
     if mol is None: return ""
     try: atoms = find_fragment(mol, fragment) if fragment else ()
     except ValueError: atoms = ()

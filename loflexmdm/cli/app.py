@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['ACTIONS', 'NEEDED', 'SETTINGS', 'PAGE', 'SESSION', 'LAST', 'RISING', 'STYLE', 'SAVE', 'COLUMNS', 'MOST', 'FIELDS',
-           'WAITING', 'check_form', 'models_for', 'import_gradio', 'sorted_rows', 'table', 'shown_rows', 'chosen',
-           'framed', 'progress_line', 'problem', 'note', 'Calls', 'paced', 'asked_settings', 'explicit_settings',
+           'WAITING', 'check_form', 'models_for', 'import_gradio', 'sorted_rows', 'table', 'shown_rows', 'pick_rows',
+           'frame_player', 'progress_line', 'problem', 'note', 'Calls', 'paced', 'asked_settings', 'explicit_settings',
            'Widgets', 'numbers_form', 'results', 'buttons', 'asked_form', 'connect', 'molecules_form', 'texts_form',
            'page', 'add_page', 'AppOptions', 'add_app', 'run_app']
 
@@ -98,12 +98,12 @@ def shown_rows(rows: Sequence[dict]) -> tuple[dict, dict]:
     return update | dict(value=table(rows)), update | dict(choices=[(i, i) for i in numbers], value=[])
 
 
-def chosen(rows: Sequence[dict], numbers: Sequence[str]) -> list[dict]:
+def pick_rows(rows: Sequence[dict], numbers: Sequence[str]) -> list[dict]:
     "Return the rows with these numbers; all if there are none."
     return [row for row in rows if str(row["#"]) in numbers] or list(rows)
 
 
-def framed(player: Player) -> str:
+def frame_player(player: Player) -> str:
     "Return a player in a frame of its own, where its script runs."
     page = ('<!doctype html><html lang="en"><meta charset="utf-8"><title>A generation</title>'
             f"<style>:root{{color-scheme:light}}body{{font-family:system-ui,sans-serif}}</style>{player.html}</html>")
@@ -194,7 +194,7 @@ class Calls:
         try: player = await self.workers.result("generation", model, text or "", int(seed), keep or "",
                                                 budget=self.budget, **settings)
         except (ValueError, OSError, RuntimeError) as error: return problem(error), ""
-        return note(f"A generation in {player.states - 1} steps."), framed(player)
+        return note(f"A generation in {player.states - 1} steps."), frame_player(player)
 
     async def shape(self, smiles: str) -> str | dict:
         "Return the molfile of a SMILES, an update without a change if it cannot be made."
@@ -213,7 +213,7 @@ class Calls:
 
     async def file(self, rows: list[dict], numbers: list[str], suffix: str) -> tuple[str, str]:
         "Return status and contents of a file of the selected rows."
-        try: text = await self.draw("file", chosen(sorted_rows(rows), numbers), suffix)
+        try: text = await self.draw("file", pick_rows(sorted_rows(rows), numbers), suffix)
         except (ValueError, OSError, RuntimeError) as error: return problem(error), ""
         return note(f"{suffix} written."), text
 
@@ -386,11 +386,11 @@ def molecules_form(gr, calls: Calls, load: Callable):
             found = results(gr, COLUMNS["molecules"], (".csv", ".sdf", ".smi"))
     w = Widgets(model, text, keep, *numbers, **pressed, **found)
 
-    def changed(name: str):
+    def use_drawing(name: str):
         fitting = models_for(name, calls.offered)
         return (note(f"Write {ACTIONS[name]}."), gr.update(choices=fitting, value=fitting[0] if fitting else None),
                 *(gr.update(visible=name == shown) for shown in ("Edit", *FIELDS.values())))
-    action.change(changed, action, [hint, model, keep, *asked[:len(FIELDS)]], api_visibility="private")
+    action.change(use_drawing, action, [hint, model, keep, *asked[:len(FIELDS)]], api_visibility="private")
     at_once = dict(queue=False, trigger_mode="always_last", api_visibility="private", show_progress="hidden")
     gr.on([load, text.change], calls.shape, text, editor, **at_once)
     editor.drawn(calls.drawn, [editor, action], [text, hint], **at_once)

@@ -35,7 +35,7 @@ import loflexmdm
 from ..support.atomic_files import write_file
 from ..support.limits import clipped_line, visible
 from ..support.progress import is_silent, silence
-from ..support.registries import Registry, code_allowed, imported, is_own, nearest
+from ..support.registries import Registry, permit_code, import_object, is_own, nearest
 from ..support.stop_signals import Interrupted
 
 # %% ../../nbs/cli/01_commands.ipynb #0557a49c
@@ -417,10 +417,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (listing := stored_listing(argv)) is not None:
             print(listing, flush=True)
             return 0
-        with code_allowed("--allow-code" in argv):  # a recipe decides the options
+        with permit_code("--allow-code" in argv):  # a recipe decides the options
             options = parse(argv)
         check_launch(options)
-        with warnings.catch_warnings(), silence(options.quiet), code_allowed(options.allow_code):
+        with warnings.catch_warnings(), silence(options.quiet), permit_code(options.allow_code):
             warnings.showwarning = print_warning
             options.command.run(options)
         sys.stdout.flush()
@@ -434,7 +434,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError, ImportError, SafetensorError) as e: code, error = 2, e
-    except (FloatingPointError, imported("torch.OutOfMemoryError")) as e: code, error = 1, e
+    except (FloatingPointError, import_object("torch.OutOfMemoryError")) as e: code, error = 1, e
     print_error(error)
     return code
 

@@ -47,7 +47,7 @@ class Attempt(NamedTuple):
 
     def row(self, task: Task) -> dict:
         "Return the first columns of the attempt's result; they contain `left_out` if the task simplifies texts."
-        lost = dict(left_out=self.left_out) if type(task).omitted is not Task.omitted else {}
+        lost = dict(left_out=self.left_out) if type(task).omissions is not Task.omissions else {}
         return dict(line=self.line, input=self.text) | lost | dict(attempt=self.number)
 
 
@@ -61,7 +61,7 @@ def attempt(model: Model, row: InputRow, number: int, kept: str | None, limit: i
         if not tokens: raise ValueError("empty")
         if len(tokens) >= limit: raise ValueError(f"longer than the {limit - 1} tokens that are allowed")
     except ValueError as e: return Attempt(row.number, text, number, [], [], "skipped: " + str(e).split(";")[0])
-    return Attempt(row.number, text, number, tokens, keep, left_out=model.task.omitted(text))
+    return Attempt(row.number, text, number, tokens, keep, left_out=model.task.omissions(text))
 
 # %% ../../nbs/cli/11_edit.ipynb #ef5eb4a2
 def attempts_at(rows: Sequence[InputRow], model: Model, n: int, kept: str | None, limit: int) -> list[Attempt]:
@@ -130,7 +130,7 @@ def fill_edits(rows: Rows, model: Model, request: EditRequest, attempts: Sequenc
     with closing(model.edit_batches(leads, keep, request=drawing)) as parts:
         for part in parts:
             batch = attempts[len(rows.rows):len(rows.rows) + len(part)]
-            found = zip(batch, part.texts, part.described(), strict=True)
+            found = zip(batch, part.texts, part.describe(), strict=True)
             rows.add(part, [a.row(model.task) | dict(text=text) | d for a, text, d in found])
 
 # %% ../../nbs/cli/11_edit.ipynb #0a53c043
@@ -193,7 +193,7 @@ def run_edit(options: EditOptions):
     task = check_edit(options, method)
     if out is not None: check_row_file(out, task)
     model = Model(method, task)
-    request = model.edit_request(**dict(n=1, seed=0) | options.asked(method))
+    request = model.edit_request(**dict(n=1, seed=0) | options.settings_for(method))
     if request.gain is not None and type(task.edits).gain is TaskEdits.gain:
         raise ValueError(f"--gain {request.gain}: the task {task.kind!r} defines no gain; leave it out")
     used = dict(model=options.model, task=method.task, sampler=repr(request.sampler))

@@ -85,7 +85,7 @@ def preset_line(name: str) -> str:
     return comments[0].removeprefix("# ") if comments else ""
 
 # %% ../../nbs/cli/10_info.ipynb #cb12e352
-def _listed(kind: str, descriptions: dict[str, str]) -> str:
+def _list_lines(kind: str, descriptions: dict[str, str]) -> str:
     "Format a heading and described names. Lines have at most 100 characters."
     width = max(map(len, descriptions), default=0)
     lines = (fill(text, 100, initial_indent=f"  {name:{width}}  ", subsequent_indent=" " * (width + 4))
@@ -97,8 +97,8 @@ def list_names() -> str:
     "List all models, presets and parts. Models and presets with their descriptions; parts by name, with plug-ins."
     parts = [f"{kind + ':':10} {' '.join(r.names())}" for kind, r in PARTS.items()]
     return "\n".join([
-        _listed("models", {name: model_line(name) for name in names()}),
-        _listed("presets", {name: preset_line(name) for name in presets()}), *parts,
+        _list_lines("models", {name: model_line(name) for name in names()}),
+        _list_lines("presets", {name: preset_line(name) for name in presets()}), *parts,
     ])
 
 # %% ../../nbs/cli/10_info.ipynb #6867e791

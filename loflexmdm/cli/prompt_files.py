@@ -18,7 +18,7 @@ from ..methods.sampling import encode_prompts
 from ..models.model import Model
 from ..models.requests import SampleRequest
 from ..process.states import MASK, SPECIAL_TOKENS, Vocabulary, is_gap
-from ..support.limits import ROWS, clipped
+from ..support.limits import ROWS, clip
 from ..support.readers import ending_of, read_jsonl, read_lines
 from ..support.records import JSON_ENDINGS, Layout, LeftOut, Records, read_line
 from ..tasks.base import Prompt
@@ -93,7 +93,7 @@ def prompts_of_tokens(path: str, model: Model, request: SampleRequest) -> list[P
 # %% ../../nbs/cli/06_prompt_files.ipynb #fp000004
 def prompts_of_texts(path: str, records: Records, model: Model, request: SampleRequest) -> list[Prompt]:
     "Return the prompts of a file of texts. Print what was read. ValueError if no record gives a prompt."
-    rows = list(model.task.inputs.named(records))
+    rows = list(model.task.inputs.name_rows(records))
     ROWS.check(len(rows) * request.draws, "sequences")
     found = [row if isinstance(row, LeftOut) else prompt_of(row, model, request) for row in rows]
     prompts, lost = ([part for part in found if isinstance(part, kind)] for kind in (Prompt, LeftOut))
@@ -130,5 +130,5 @@ def skipped_lines(lost: Sequence[LeftOut]) -> list[str]:
     "Describe the skipped records by reason, each with its first record."
     first = {row.reason: row for row in reversed(lost)}
     counts = Counter(row.reason for row in lost).most_common()
-    text = lambda row: f"record {row.number} {clipped(row.text) if row.text else ''}".strip()
+    text = lambda row: f"record {row.number} {clip(row.text) if row.text else ''}".strip()
     return [f"left out: {n:,} {reason}, the first is {text(first[reason])}" for reason, n in counts]

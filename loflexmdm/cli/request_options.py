@@ -100,7 +100,7 @@ class DrawOptions(Options):
     settings: Mapping[str, object] = field(default_factory=dict)  # of the sampler; "none" stands for None
     request: Mapping[str, object] = field(default_factory=dict)  # of the request and the task, by name
 
-    def asked(self, method: Method) -> dict[str, object]:
+    def settings_for(self, method: Method) -> dict[str, object]:
         "Return the settings of the request as `Model.sample` takes them, with the sampler of a method."
         settings = {key: None if value == "none" else value for key, value in self.settings.items()}
         return dict(self.request) | dict(sampler=method.sampler(self.sampler, **settings))

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STATE', 'model_digest', 'digest_of', 'settings_of', 'check_saved', 'SavedRows', 'SamplingStopped', 'Signalled',
-           'stopping', 'rows_of']
+           'raise_at_signals', 'rows_of']
 
 # %% ../../nbs/cli/07_resumable_rows.ipynb #9f867d84
 import glob
@@ -23,7 +23,7 @@ from ..methods.base import Method
 from ..models.row_files import format_rows
 from ..models.rows import Rows
 from ..samplers import COUNTERS, Samples
-from ..support.atomic_files import check_seal, locked, naming, write_sealed
+from ..support.atomic_files import check_seal, lock_file, name_errors, write_sealed
 from ..support.readers import read_json, read_jsonl
 from ..support.stop_signals import STOP_SIGNALS, Interrupted, hangups_are_ignored
 
@@ -129,7 +129,7 @@ class SavedRows(Rows):
         data = format_rows(rows, ".jsonl").encode()
 
         # rows are on disk before the JSON counts them
-        with naming(self.path), open(self.path, "ab") as f:
+        with name_errors(self.path), open(self.path, "ab") as f:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
@@ -173,7 +173,7 @@ class Signalled(BaseException):
 
 
 @contextmanager
-def stopping(message: Callable[[], str]) -> Iterator[None]:
+def raise_at_signals(message: Callable[[], str]) -> Iterator[None]:
     "Turn SIGINT, SIGTERM and SIGHUP into SamplingStopped with `message()`."
     stopped = []
     def handle(number, frame):
@@ -200,7 +200,7 @@ def rows_of(out: Path | None, info: dict, settings: Callable[[], dict], *args) -
         return
     rows = SavedRows(out, info, settings(), *args)
     lock = rows.path.with_name(f".{rows.path.name}.lock")
-    with stopping(rows.message), locked(lock, f"--out {out}: another command is writing there", remove=True):
+    with raise_at_signals(rows.message), lock_file(lock, f"--out {out}: another command is writing there", remove=True):
         rows.start()
         try: yield rows
         finally:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['N', 'SAMPLE_EXAMPLES', 'ROW_BYTES', 'SampleOptions', 'status_lines', 'pretty_row', 'write_results', 'task_class_in',
-           'add_sample', 'run_sample', 'usable_model', 'request_from', 'states_for', 'pictured', 'check_files']
+           'add_sample', 'run_sample', 'usable_model', 'request_from', 'states_for', 'draws_picture', 'check_files']
 
 # %% ../../nbs/cli/05_sample.ipynb #5c0c05e1
 import json
@@ -152,7 +152,7 @@ def run_sample(options: SampleOptions):
         rows = found.result(request.nll, request.seed, figures=out is not None)
         if found.quota and (short := found.quota.shortfall(len(rows), len(found.rows))): print_status(short)
         if out is None: return print(visible("\n".join(pretty_row(row, model.task) for row in rows)))
-        write_results(out, rows, found, info, model.task, pictured(out, model.task, options))
+        write_results(out, rows, found, info, model.task, draws_picture(out, model.task, options))
 
 # %% ../../nbs/cli/05_sample.ipynb #3359dd40
 ROW_BYTES = 32  # of a token in the files of rows, finished and unfinished
@@ -171,7 +171,7 @@ def usable_model(options: SampleOptions) -> Model:
 
 def request_from(options: SampleOptions, model: Model) -> SampleRequest:
     "Return the request of a command line, whose number of sequences and seed have defaults."
-    asked = options.asked(model.method)
+    asked = options.settings_for(model.method)
     if "valid" not in asked: asked.setdefault("n", N)
     return model.request(**dict(seed=0) | asked)
 
@@ -184,7 +184,7 @@ def states_for(request: SampleRequest, out: Path | None, rows: int, task: Task |
     return task.output.bound_states(request.valid or rows) if described and task is not None else 0
 
 
-def pictured(out: Path, task: Task | None, options: SampleOptions) -> bool:
+def draws_picture(out: Path, task: Task | None, options: SampleOptions) -> bool:
     "Return True if the command writes a picture."
     return task is not None and type(task.output).picture is not TaskOutput.picture and not options.no_picture
 
@@ -192,5 +192,5 @@ def pictured(out: Path, task: Task | None, options: SampleOptions) -> bool:
 def check_files(out: Path, task: Task | None, options: SampleOptions):
     "Refuse files that cannot hold the rows, or that are there already, before the work begins."
     check_row_file(out, task)
-    if not pictured(out, task, options): return
+    if not draws_picture(out, task, options): return
     keep_existing(out.with_suffix(".png"), options.force, options.command_line, out)

@@ -34,7 +34,7 @@ from .request_options import field_comments
 from ..models.requests import EditRequest, SampleRequest
 from ..samplers import Sampler
 from ..samplers.choose import field_of
-from ..support.limits import Budget, Limit, clipped, clipped_line
+from ..support.limits import Budget, Limit, clip, clipped_line
 from ..support.registries import SAMPLERS, TASKS
 from ..support.workers import Busy, Died, Workers
 
@@ -166,9 +166,9 @@ class Door:
         "Return status and reason if a request is refused."
         host, origin = headers.get("host", ""), headers.get("origin", "")
         if self.hosts and host_of(host) not in (*self.hosts, *self.trusted):
-            return 400, f"host {clipped(host)} is not served; allow it by --allowed-hosts {host_of(host) or 'NAME'}"
+            return 400, f"host {clip(host)} is not served; allow it by --allowed-hosts {host_of(host) or 'NAME'}"
         if origin and method not in ("GET", "HEAD") and origin.partition("//")[2].lower() != host.lower():
-            if host_of(origin) not in self.trusted: return 403, f"origin {clipped(origin)} may not send requests"
+            if host_of(origin) not in self.trusted: return 403, f"origin {clip(origin)} may not send requests"
         if self.token and path not in OPEN and not self.authorised(headers.get("authorization", "")):
             return 401, f"a token is needed: Authorization: Bearer, with the value of {TOKEN} where the service runs"
         size = headers.get("content-length", "0")
@@ -222,7 +222,7 @@ def first_line(errors: Sequence[Mapping]) -> tuple[int, str]:
     if name == "body" and isinstance(error["input"], bytes | str):
         return 400, "body: is not JSON; send it with Content-Type: application/json"
     if error["type"] == "missing": return 422, f"{name}: is missing; /docs lists the fields"
-    return 422, f"{name}={clipped(error['input'])}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+    return 422, f"{name}={clip(error['input'])}: {error['msg'][:1].lower()}{error['msg'][1:]}"
 
 
 async def unless_gone(request, work: Awaitable) -> Any:

@@ -26,7 +26,7 @@ from ..methods.lo_flexmdm import LoFlexMDM
 from ..methods.ordered_insertion import OrderedInsertion
 from ..support.atomic_files import check_seal, write_sealed
 from ..support.data_digests import check_data
-from ..support.limits import clipped
+from ..support.limits import clip
 from ..support.random_numbers import current_launch
 from ..support.saved_files import is_packaged, names
 from ..support.readers import read_json
@@ -250,9 +250,9 @@ def read_run(directory: Path) -> dict:
         raise ValueError(f"{path}: damaged (no recipe in it)")
     for key, kind in dict(files=dict, sessions=list).items():
         if not isinstance(value := saved.get(key, kind()), kind):
-            raise ValueError(f"{path}: damaged ({key}={clipped(value)} must be of type {kind.__name__})")
+            raise ValueError(f"{path}: damaged ({key}={clip(value)} must be of type {kind.__name__})")
     if not all(isinstance(file, str) for file in saved.get("files", {}).values()):
-        raise ValueError(f"{path}: damaged (files={clipped(saved['files'])} must be paths)")
+        raise ValueError(f"{path}: damaged (files={clip(saved['files'])} must be paths)")
     check_seal(saved, path)
     return saved
 

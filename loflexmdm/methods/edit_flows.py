@@ -32,7 +32,7 @@ from ..process.readings import ClockProposal
 from ..process.states import BOS, MASK, PAD, SPECIAL_TOKENS, Example, Pairs
 from ..process.states import PartialSequences, Vocabulary, collate
 from ..samplers import EditTrajectory, Samples, Trajectory
-from ..support.configs import AtLeastTwo, Count, NonNegative, accepted_by, config, one_of
+from ..support.configs import AtLeastTwo, Count, NonNegative, text_type, config, one_of
 from ..support.random_numbers import seeded
 from ..support.statistics import estimate
 
@@ -147,7 +147,7 @@ class EditFlowConfig:
     coupling: one_of(COUPLINGS) = "empty"  # source x0: empty | uniform | masks | corrupted (x1 with errors) | pairs
     tokens: Count = 16  # length of a source of uniform tokens or masks
     errors: Count = 2  # most errors of a corrupted source
-    alignment: accepted_by(alignment_rule) = "optimal"  # optimal | padded | block | interleaved | shuffled[:SHARE]
+    alignment: text_type(alignment_rule) = "optimal"  # optimal | padded | block | interleaved | shuffled[:SHARE]
     source: Literal["hidden", "shown"] = "hidden"  # source x0 as a second input of the network
     schedule: ScheduleName = "power:3"  # kappa: linear, cosine, power:A (t^A), polynomial:W (1 - (1-t)^W)
     spread: NonNegative = 0.0  # speed of localized paths, columns per unit of time; 0: none

@@ -23,7 +23,7 @@ from ..process.paths import TwoClocks
 from ..process.readings import ClockProposal, until
 from ..process.states import MASK, PAD, PartialSequences, Vocabulary
 from ..process.states import filled_example  # noqa: F401  (it is found here too)
-from ..support.configs import AtLeastTwo, accepted_by, config
+from ..support.configs import AtLeastTwo, text_type, config
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/07_flexmdm.ipynb #fbf0eabb
@@ -39,7 +39,7 @@ def schedule_of(name: str) -> Clock:
     return clock
 
 
-ScheduleName = accepted_by(schedule_of)
+ScheduleName = text_type(schedule_of)
 
 
 @config

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .base import Method
 from ..process.clocks import clock_named, lattice_times
-from ..support.configs import AtLeastTwo, accepted_by, config
+from ..support.configs import AtLeastTwo, text_type, config
 
 from ..networks.build import build_network, check_network
 from ..networks.transformer import SizeName
@@ -137,7 +137,7 @@ class Canvas:
 
 # %% ../../nbs/methods/08_masked.ipynb #270516c1
 RECONSTRUCTIONS = ("network", "uniform")  # laws of tokens that are hidden after the last step
-ClockName = accepted_by(clock_named)
+ClockName = text_type(clock_named)
 
 
 @config

@@ -6,7 +6,7 @@ from loflexmdm.support.lazy import lazy_names
 if TYPE_CHECKING:
     from loflexmdm.models.generated import Generated as Generated
     from loflexmdm.models.hub import model_card as model_card
-    from loflexmdm.models.import_published import renamed as renamed
+    from loflexmdm.models.import_published import our_name as our_name
     from loflexmdm.models.model import Model as Model
     from loflexmdm.models.player import Player as Player, play as play
     from loflexmdm.models.pretrained import from_hub as from_hub, load as load

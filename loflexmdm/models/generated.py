@@ -71,7 +71,7 @@ class Generated(Samples):
 
     def __iter__(self) -> Iterator[str]: return iter(self.texts)
 
-    def described(self) -> list[dict]:
+    def describe(self) -> list[dict]:
         "Return the task's columns of each sample: its state and figures, or what became of an edited sequence."
         task = self.model.task
         if task is None: return [{} for _ in self.sequences]
@@ -90,7 +90,7 @@ class Generated(Samples):
 
         `figures`: whether columns that the task needs time for, such as properties of molecules, are computed."""
         sources = self.sources or [Source()] * len(self.sequences)
-        columns = zip(sources, self.texts, self.described(), self.sequences, self.free, strict=True)
+        columns = zip(sources, self.texts, self.describe(), self.sequences, self.free, strict=True)
         rows = [
             dict(source.columns) | dict(text=text) | row
             | token_columns(source.tokens, ids, free, self.model.vocabulary)

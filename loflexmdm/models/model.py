@@ -31,7 +31,7 @@ from .trained_for import notes
 from ..process.rules import Requirement, split_ranges, with_ranges
 from ..process.states import Example, Vocabulary, collate, filled_example, is_ranged, prefix_example
 from ..support.arguments import read_count, read_items
-from ..support.limits import ROWS, STATES, Budget, check_time, clipped
+from ..support.limits import ROWS, STATES, Budget, check_time, clip
 from ..support.progress import progress_bar
 from ..support.random_numbers import seeded
 from ..tasks.base import Prompt, Task, task_from
@@ -142,15 +142,15 @@ class Model:
         ValueError for a text or tokens from which there is no prompt, or that are too long for the model."""
         if isinstance(prompt, Prompt): return prompt
         text = prompt if prompt is None or isinstance(prompt, str) else getattr(prompt, "text", None)
-        if text is None and prompt is not None: found = self._given(prompt, request)
+        if text is None and prompt is not None: found = self._prompt_of_tokens(prompt, request)
         else:
             task = self._reader(text)
-            text, changes = task.asked(text, request.ask, **request.options)
+            text, changes = task.add_condition(text, request.ask, **request.options)
             plain, gaps = (text, []) if text is None else split_ranges(text)
             found = task.prompts_for(plain, self.method, request.draws)._replace(text=text, name=name, changes=changes)
             if plain != text: found = found._replace(tokens=[with_ranges(tokens, gaps) for tokens in found.tokens])
         encode_prompts(found.tokens, None, self.vocabulary, request.limit(self.config))
-        left_out = "" if text is None else self.task.omitted(text, self.method)
+        left_out = "" if text is None else self.task.omissions(text, self.method)
         told = [f"{left_out} left out of the prompt, which the model does not write"] if left_out else []
         return found._replace(notes=(*told, *self.notes_on(found.tokens[0])))
 
@@ -250,7 +250,7 @@ class Model:
         leads, locked = zip(*[self.lead(s, k, request.keep) for s in sequences for k in range(n)])
         if keep is not None: locked = [k for k in keep for _ in range(n)]
         start = request.skip * request.batch_size
-        parts = edit_batches(self.method, leads, locked, replace(self._ruled(request), n=None))
+        parts = edit_batches(self.method, leads, locked, replace(self._add_rule(request), n=None))
         for part in Budget(seconds=request.seconds).each(parts):
             sources = [Source(tokens) for tokens in leads[start:start + len(part)]]
             start += len(part)
@@ -259,7 +259,7 @@ class Model:
     def left_out(self, sequences: str | Sequence) -> list[str]:
         "Return a line for each kind of feature that texts to edit have and the model does not write."
         texts = [sequences] if isinstance(sequences, str) else [s for s in sequences if isinstance(s, str)]
-        found = dict.fromkeys(self.task.omitted(text, self.method) for text in texts)
+        found = dict.fromkeys(self.task.omissions(text, self.method) for text in texts)
         return [f"{words} left out of the text to edit, which the model does not write" for words in found if words]
 
     def lead(
@@ -394,17 +394,17 @@ class Model:
         "Return a rule, or a text of one, about the sequences as the task writes them. ValueError for what is neither."
         return Requirement.of(rule, self.vocabulary, None if self.method.task is None else self.task.text)
 
-    def _ruled(self, request: Request) -> Request:
+    def _add_rule(self, request: Request) -> Request:
         "Return a request with its rule as a requirement."
         return request if request.rule is None else replace(request, rule=self.requirement(request.rule))
 
     def _reader(self, text: object) -> Task:
         "Return the task, which reads texts. ValueError if there is none."
         if self.method.task is not None: return self.task
-        raise ValueError(f"the model was saved without a task, so nothing says how to read {clipped(text)}; "
+        raise ValueError(f"the model was saved without a task, so nothing says how to read {clip(text)}; "
                          "give lists of tokens")
 
-    def _given(self, prompt: Sequence, request: SampleRequest) -> Prompt:
+    def _prompt_of_tokens(self, prompt: Sequence, request: SampleRequest) -> Prompt:
         "Return tokens as a prompt. ValueError if a setting of the request needs a text."
         for name, value in dict(ask=request.ask, **request.options).items():
             if value: raise ValueError(f"{name}={value!r}: is for prompts given as text; a list of tokens has its own")
@@ -415,7 +415,7 @@ class Model:
         "Yield the parts of a request's draws, those with the same hook together, from one stream of seeds."
         size = request.in_batches
         ROWS.check(sum(max(len(prompt.tokens), request.draws) for prompt in prompts), "sequences")
-        drawing, skip = replace(self._ruled(request).with_generator(), batch_size=size, n=None), request.skip
+        drawing, skip = replace(self._add_rule(request).with_generator(), batch_size=size, n=None), request.skip
         for hook, sources in _groups(prompts, request):
             sampler = request.sampler
             if hook and sampler.logits_hook is None: sampler = replace(sampler, logits_hook=hook)

@@ -47,7 +47,7 @@ def write_rows(path: Path, rows: Sequence[Mapping], task: Task | None = None) ->
     Warns of cells that a spreadsheet would compute, and of empty texts that are left out."""
     ending = output_ending(path)
     if task is not None and ending in task.output.output_suffixes:
-        return write_file(path, task.output.written(rows, ending))
+        return write_file(path, task.output.format_rows(rows, ending))
     if ending in TABLES:
         if ending == ".csv" and (n := formulas(cell for row in rows for cell in row.values())):
             warnings.warn(f"{n:,} cells begin with =, +, - or @: import their columns as text into a spreadsheet",
@@ -60,5 +60,5 @@ def write_rows(path: Path, rows: Sequence[Mapping], task: Task | None = None) ->
 
 def rows_line(path: Path, rows: Sequence[Mapping], task: Task | None = None, noun: str = "rows") -> str:
     "Describe the number of rows in a file; a format of the task may hold some of them."
-    n = len(rows) if task is None else task.output.held(rows, output_ending(path))
+    n = len(rows) if task is None else task.output.count_rows(rows, output_ending(path))
     return f"{n} of {len(rows)} {noun}: {path}" if n < len(rows) else f"{len(rows)} {noun}: {path}"

@@ -89,7 +89,7 @@ class Quota(NamedTuple):
         if request.salvage and not (task is not None and task.output.salvages):
             raise ValueError("salvage=True: the model's task repairs nothing; leave it out")
         if request.valid is None: return None
-        if task is None or type(task.output).accepted is TaskOutput.accepted:
+        if task is None or type(task.output).sample_key is TaskOutput.sample_key:
             raise ValueError(f"valid={request.valid}: the model's task does not define valid samples; use n")
         return cls(request.valid, request.unique, task)
 
@@ -119,7 +119,7 @@ class Selection:
     def add(self, rows: Sequence[Mapping]):
         "Look at further rows."
         for i, row in enumerate(rows, self.seen):
-            key, kept = self.quota.task.output.accepted(row), self.of_prompt.setdefault(self.quota.prompt_of(row), [])
+            key, kept = self.quota.task.output.sample_key(row), self.of_prompt.setdefault(self.quota.prompt_of(row), [])
             if key is None or self.quota.unique and key in self.known or len(kept) == self.quota.n: continue
             self.known.add(key)
             kept.append(i)
@@ -161,6 +161,7 @@ def with_figures(rows: Sequence[dict], task: Task | None) -> list[dict]:
     parts = [rows[first:first + CHUNK] for first in range(0, len(rows), CHUNK)]
     with worker_pool(processes, "fork", initializer=_begin_figures, initargs=(task.output,)) as pool:
         return with_columns(rows, chain.from_iterable(pool.map(_figures, parts)))
+
 
 # %% ../../nbs/models/11_rows.ipynb #ro000016
 class Rows:

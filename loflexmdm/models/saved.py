@@ -26,9 +26,9 @@ from ..methods.base import Method
 from ..process.states import Vocabulary
 from ..samplers.choose import sampler_from, usable_settings
 from ..support.atomic_files import STAGED, Write, atomic_directory, file_digest
-from ..support.atomic_files import intact, recorded, replace_files
+from ..support.atomic_files import intact, read_digests, replace_files
 from ..support.configs import config_from
-from ..support.limits import clipped
+from ..support.limits import clip
 from ..support.readers import is_file, read_json
 from ..support.registries import METHODS
 from ..support.saved_files import CONFIG_FILE, DTYPES, FORMAT, MODEL_FILES, WEIGHTS_FILE, read_config
@@ -88,7 +88,7 @@ def declared_dtype(tensors: Mapping[str, Tensor]) -> str | None:
 # %% ../../nbs/models/01_saved.ipynb #ae744f10
 def _refuse_foreign(path: Path):
     "Check a directory before a save. ValueError for files that no save has written, or another program's config.json."
-    known = recorded(path / CONFIG_FILE)
+    known = read_digests(path / CONFIG_FILE)
     unchanged = lambda p: p.name in known and file_digest(p) == known[p.name]
     own = lambda p: p.is_file() and (p.name in MODEL_FILES or unchanged(p))
 
@@ -180,19 +180,19 @@ def read_model(directory: str | os.PathLike, weights: str = WEIGHTS_FILE) -> tup
     FileNotFoundError, ValueError as `read_config` and `read_tensors`."""
     path = Path(directory) / weights
     for attempt in range(20):
-        written = _written(directory)
+        written = _file_stamp(directory)
         meta = read_config(directory)
-        digest = recorded(meta).get(weights)
+        digest = read_digests(meta).get(weights)
         try: tensors = read_tensors(path, digest)
         except (ValueError, OSError):
             # a writer may have been between two renames; the content may be that of an earlier turn, so the file counts
-            same = _written(directory) == written
+            same = _file_stamp(directory) == written
             if attempt == 19 or attempt > 2 and same: raise
         else: break
     return meta, tensors
 
 
-def _written(directory: str | os.PathLike) -> tuple[int, int] | None:
+def _file_stamp(directory: str | os.PathLike) -> tuple[int, int] | None:
     "Identify config.json by inode and time, None if missing."
     try: found = os.stat(Path(directory) / CONFIG_FILE)
     except OSError: return None
@@ -270,7 +270,7 @@ def _refuse_files(config: Mapping, path: Path):
         if not value or not isinstance(value, str) or value.lstrip().startswith("{"): continue
         if len(value) > 100 or Path(value).name != value or Path(value).exists():
             raise ValueError(
-                f"{path}: {key}={clipped(value)}: a saved model reads no other files; "
+                f"{path}: {key}={clip(value)}: a saved model reads no other files; "
                 "this must be a name, or the configuration itself in JSON"
             )
 
@@ -329,7 +329,7 @@ def load_method(
     with torch.random.fork_rng(devices=[]): method = build()
 
     # only a file with a digest is known to be unchanged
-    sealed = weights in recorded(meta)
+    sealed = weights in read_digests(meta)
     check_weights(method, tensors, path / weights, meta.get("dtype"), strict=sealed)
     method.load_state_dict(tensors)
     try: method.sampling = checked_sampling(method, meta.get("sampling", {}))
@@ -340,7 +340,7 @@ def load_method(
 
 def checked_sampling(method: Method, settings: Mapping) -> dict:
     "Return default settings of a model's samplers. ValueError unless its default sampler can use all of them."
-    if not isinstance(settings, Mapping): raise ValueError(f"sampling={clipped(settings)}: must be a table of settings")
+    if not isinstance(settings, Mapping): raise ValueError(f"sampling={clip(settings)}: must be a table of settings")
     sampler_from(None, method.default_sampler, method.channels, **settings)
     unusable = settings.keys() - usable_settings(type(method.default_sampler), method.channels, settings)
     if not unusable: return dict(settings)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LEAST', 'SPAN', 'CLOSING', 'VALENCES', 'ATOM', 'BONDS', 'AROMATIC', 'SIZES', 'DETOUR', 'SPELLINGS', 'inner_path',
            'ring_size', 'ClosureRequest', 'closure_request', 'closing_text', 'split_closing', 'closing_parts',
-           'bonds_of', 'OpenRing', 'Chain', 'following', 'masks', 'refused', 'Closing', 'RightwardClosing',
+           'bonds_of', 'OpenRing', 'Chain', 'allowed_next', 'masks', 'violations', 'Closing', 'RightwardClosing',
            'RightwardClosings', 'check_closes', 'closing_prompts']
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000004
@@ -111,7 +111,7 @@ def closing_parts(fragment: str, keep_stereo: bool = True) -> list[tuple[list[st
     if not keep_stereo: Chem.RemoveStereochemistry(mol)
     texts = [Chem.MolToSmiles(mol, rootedAtAtom=i) for i in points_of(mol)]
     texts += Chem.MolToRandomSmilesVect(mol, 60, randomSeed=1)
-    wanted, found = _closed(mol), []
+    wanted, found = _close(mol), []
     for text in dict.fromkeys(texts):
         ways = _with_open_ring(symbols(text))
         found += [(a, b) for a, b in ways if _canonical("".join([*a, *"CCCCC", *b])) == wanted]
@@ -123,7 +123,7 @@ def _canonical(text: str) -> str:
     return "" if mol is None else Chem.MolToSmiles(mol)
 
 
-def _closed(mol: Chem.Mol) -> str:
+def _close(mol: Chem.Mol) -> str:
     "Close a fragment by five carbons; return canonical SMILES."
     whole = Chem.CombineMols(mol, Chem.MolFromSmiles("[1*]CCCCC[2*]"))
     for k, i in enumerate(points_of(mol), 1): whole.GetAtomWithIdx(i).SetIsotope(k)
@@ -142,14 +142,14 @@ def _with_open_ring(tokens: list[str]) -> list[tuple[list[str], list[str]]]:
         rest = [*tokens[start + 1:point - 1], *tokens[point + 2:]]
     else: return []
     digits = next((k for k, t in enumerate(rest) if not is_ring(t)), len(rest))
-    ways = [[*before, a, *rest[:digits], digit, *rest[digits:]] for a in sorted({atom, _inverted(atom)})]
+    ways = [[*before, a, *rest[:digits], digit, *rest[digits:]] for a in sorted({atom, _invert(atom)})]
     return [(way[:k], [digit, *way[k + 1:]]) for way in ways for k in [way.index("*")]]
 
 
 def _depth(tokens: Sequence[str]) -> int: return tokens.count("(") - tokens.count(")")
 
 
-def _inverted(atom: str) -> str:
+def _invert(atom: str) -> str:
     "Invert the stereocentre of a token."
     return atom.replace("@@", "@") if "@@" in atom else atom.replace("@", "@@")
 
@@ -282,7 +282,7 @@ class Chain:
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000023
 @lru_cache(100_000)
-def following(
+def allowed_next(
     vocabulary: tuple[str, ...], tokens: tuple[str, ...], outer: frozenset[str], linker: tuple[int, int],
 ) -> tuple[list[bool], bool]:
     "Return the mask of tokens that may follow a linker, and True if its ring may close. `outer`: other open rings."
@@ -297,13 +297,13 @@ def masks(
 ) -> tuple[Tensor, Tensor]:
     "Return the tokens that may follow (rows, vocabulary), and the rows whose ring may close (rows,)."
     rows = [[vocabulary[t] for t in row] for row in x.tokens.tolist()]
-    found = [following(vocabulary, tuple(row[start:end]), open_rings(row[:start])[-1], linker)
+    found = [allowed_next(vocabulary, tuple(row[start:end]), open_rings(row[:start])[-1], linker)
              for row, start, end in zip(rows, starts, ends, strict=True)]
     allowed, may_close = zip(*found, strict=True)
     return torch.tensor(allowed), torch.tensor(may_close)
 
 
-def refused(vocabulary: Sequence[str], samples: Samples, request: ClosureRequest) -> list[int]:
+def violations(vocabulary: Sequence[str], samples: Samples, request: ClosureRequest) -> list[int]:
     "List the samples that are not as requested."
     texts = ["".join(vocabulary[t] for t in ids if vocabulary[t][0] != "<") for ids in samples.sequences]
     with rdBase.BlockLogs(): return [i for i, text in enumerate(texts) if request.objection(text)]
@@ -319,7 +319,7 @@ class Closing(Substituents):
 
     def rejects(self, samples: Samples) -> list[int]:
         "List the samples to draw again."
-        return refused(self.vocabulary, samples, self.request)
+        return violations(self.vocabulary, samples, self.request)
 
     def _span(self, x: PartialSequences) -> tuple[Tensor, Tensor]:
         "Return the first column of the linker in each row, and the one after it."
@@ -356,7 +356,7 @@ class RightwardClosing(Growth):
     def __call__(self, logits, x, tau):
         "Mask tokens that may not follow a linker. After it, the rest of the fragment is certain."
         start, end, rest = len(self.parts[0]) + 1, len(self.tokens), self.method.vocabulary.encode(self.parts[1])
-        written = self._written(x, start, rest[0])
+        written = self._tokens_written_so_far(x, start, rest[0])
         ends = [start if n else length for n, length in zip(written, x.lengths.tolist(), strict=True)]
         allowed, may_close = masks(self.tokens, x, [start] * len(ends), ends, self.request.linker)
         mask = torch.cat([allowed, torch.zeros(len(allowed), 1, dtype=bool)], 1).to(logits.device)
@@ -371,7 +371,7 @@ class RightwardClosing(Growth):
             new[row, :, [*rest, end][written[row]]] = 0.0
         return new
 
-    def _written(self, x: PartialSequences, start: int, closes: int) -> list[int]:
+    def _tokens_written_so_far(self, x: PartialSequences, start: int, closes: int) -> list[int]:
         "Return how many tokens of the rest of the fragment are written in each row."
         linkers = [row[start:n] for row, n in zip(x.tokens.tolist(), x.lengths.tolist(), strict=True)]
         return [len(row) - row.index(closes) if closes in row else 0 for row in linkers]
@@ -388,7 +388,7 @@ class RightwardClosings(Growths):
 
     def rejects(self, samples: Samples) -> list[int]:
         "List the samples to draw again."
-        return refused(self.first.tokens, samples, self.first.request)
+        return violations(self.first.tokens, samples, self.first.request)
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000026
 SPELLINGS = 6  # of a fragment, among which the draws are spread

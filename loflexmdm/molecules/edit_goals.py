@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 
 from rdkit import Chem, rdBase
 
-from .data.column_values import combined
+from .data.column_values import combine_cells
 from .data.compounds import read_compounds
 from .scores.metrics import bit_rows, properties, tanimoto
 from .scores.objectives import Scorer
@@ -133,7 +133,7 @@ def edit_goals(goal: str | None = None, measured: str | None = None, function: s
     columns = () if table is None else table.columns
     for name in dict.fromkeys(g.name for g in goals if g.name in columns and g.name not in further):
         cells = ((row.smiles, row.named(name)) for row in table.rows if row.smiles)
-        further[name] = found = surrogate(name, combined(cells, decimal=table.layout.decimal).values)
+        further[name] = found = surrogate(name, combine_cells(cells, decimal=table.layout.decimal).values)
         remarks.append(found.remark)
     for g in goals: _check_name(g, [*NAMES, *columns, *further])
     return EditGoals(goals, further, tuple(remarks))

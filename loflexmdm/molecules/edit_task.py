@@ -6,7 +6,7 @@ comes out."""
 # %% auto #0
 __all__ = ['EDIT_NOTATIONS', 'SIMILAR', 'GOALS', 'FEWEST_LEADS', 'MORE_PAIRS', 'ROOM', 'to_tokens', 'from_tokens', 'Edited',
            'scaffold', 'judge_edits', 'edit_figures', 'MoleculeEditsConfig', 'kept_tokens', 'LeadEdits', 'LeadOutput',
-           'MoleculeEditsTask', 'exchanged', 'regrown']
+           'MoleculeEditsTask', 'exchange_substituent', 'regrown']
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #8725a5ca
 import math
@@ -96,7 +96,7 @@ def judge_edits(leads: Sequence[str], products: Sequence[str | None]) -> list[Ed
     "Compare each product (None: undecodable) with its lead. ValueError for an invalid lead, or unequal numbers."
     if len(leads) != len(products): raise ValueError(f"products: {len(products)} for {len(leads)} leads")
     before = {s: _judged_lead(s) for s in dict.fromkeys(leads)}
-    return [_edited(before[lead], made) for lead, made in zip(leads, judge(products), strict=True)]
+    return [_judge_edit(before[lead], made) for lead, made in zip(leads, judge(products), strict=True)]
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #fe06f03a
 def _judged_lead(smiles: str) -> _Lead:
@@ -108,7 +108,7 @@ def _judged_lead(smiles: str) -> _Lead:
     return _Lead(found.smiles, qed, sa, bits, scaffold(found.mol), charge, flaw(found.mol))
 
 
-def _edited(lead: _Lead, made: Judged) -> Edited:
+def _judge_edit(lead: _Lead, made: Judged) -> Edited:
     reason = made.reason or _edit_objection(lead, made.mol)
     nan = math.nan
     if reason: return Edited(lead.smiles, "", reason, nan, nan, nan, nan, False)
@@ -309,7 +309,7 @@ class _MatchedMolecules(Task):
 
     def sizes(self) -> dict[str, int]: return {split: len(rows) for split, rows in self.matched.items()}
 
-    def rejected(self) -> dict[str, int]: return dict(self._usable[1])
+    def rejections(self) -> dict[str, int]: return dict(self._usable[1])
 
     def summary(self) -> str:
         "Summarise the data, with the records of a file of molecules."
@@ -337,7 +337,7 @@ class _MatchedMolecules(Task):
     def dataset(self, split: str = "train") -> Examples:
         "Return the pairs of a split; training is unlimited. ValueError for an unknown or empty split."
         rows, c = self.matched[check_split(split)], self.config
-        if not rows: raise ValueError(f"the {split} split of {c.source!r} has no pairs; left out: {self.rejected()}; "
+        if not rows: raise ValueError(f"the {split} split of {c.source!r} has no pairs; left out: {self.rejections()}; "
                                       f"{MORE_PAIRS}")
         if split != "train": return Examples(len(rows), lambda i: self.pair(rows[i]))
 
@@ -422,12 +422,12 @@ class LeadEdits(TaskEdits):
     goals = GoalOptions
 
     def source(self, text: str, variant: int = 0) -> list[str]:
-        """Tokenise a lead, simplified to the vocabulary (`omitted`). Canonical, or from another atom for another
+        """Tokenise a lead, simplified to the vocabulary (`omissions`). Canonical, or from another atom for another
         `variant` if that fits; a `Core` of a lead that is too long, or has atoms without tokens. ValueError for text
         that is not one molecule, has a `flaw`, or tokens outside the vocabulary and no core."""
         lead, _ = self.task._writable(text)
         notation = self.task.config.notation
-        spellings = [to_tokens(_spelled(lead, variant), notation), to_tokens(lead, notation)]
+        spellings = [to_tokens(_spell(lead, variant), notation), to_tokens(lead, notation)]
         if found := next(filter(self.task.fits, spellings), None): return found
         if notation == "smiles" and (core := core_of(lead, self._has_room, variant)): return core
         self.task.vocabulary.encode(spellings[1])  # raises for missing tokens
@@ -491,7 +491,7 @@ class MoleculeEditsTask(_MatchedMolecules):
         tokens = [to_tokens(s, self.config.notation) for s in self.leads(split)[:n]]
         return tokens, [[False] * len(t) for t in tokens]
 
-    def omitted(self, text: str, method: Method | None = None) -> str:
+    def omissions(self, text: str, method: Method | None = None) -> str:
         """Describe the simplifications of a lead, in the words of `notations.LEFT_OUT`: features without tokens in the
         vocabulary are left out; and the part for which there is a stand-in."""
         try: lost, tokens = self._writable(text)[1], self.edits.source(text)
@@ -538,7 +538,7 @@ class MoleculeEditsTask(_MatchedMolecules):
         return figures | dict(edits=float(np.mean(edits)))
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #b53add46
-def _spelled(smiles: str, variant: int = 0) -> str:
+def _spell(smiles: str, variant: int = 0) -> str:
     "Write a molecule canonically for variant 0, else from a random atom. The atom depends on the variant."
     if not variant: return smiles
     mol = Chem.MolFromSmiles(smiles)
@@ -557,7 +557,7 @@ def _row(e: Edited) -> dict:
                 sa_gain=number(e.sa_gain), similarity=number(e.similarity), scaffold_kept=int(e.scaffold_kept))
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #25f0099d
-def exchanged(
+def exchange_substituent(
     smiles: str, rules: Mapping[str, Counter], rng: random.Random, options: Matching = Matching(),  # noqa: B008
 ) -> str | None:
     "Exchange a random substituent by a random rule. Returns the text. None if no rule fits."

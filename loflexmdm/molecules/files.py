@@ -39,7 +39,7 @@ class MoleculeInputs(TaskInputs):
         found = molecule_records(path, column, usual=PROMPT_COLUMNS)
         return molecule_records(path, column, "lines") if found.layout.delimiter == "|" else found
 
-    def named(self, records: Records) -> Iterator[InputRow | LeftOut]:
+    def name_rows(self, records: Records) -> Iterator[InputRow | LeftOut]:
         "Yield each fragment of a file with its name, or why it has none. In lines it follows its condition."
         column = name_column([name for i, name in enumerate(records.names) if i != records.place])
         place = records.names.index(column) if column else None
@@ -75,11 +75,11 @@ class MoleculeFiles(TaskOutput):
     "Files of molecules that a task writes."
     output_suffixes = tuple(MOLECULE_WRITERS)
 
-    def written(self, rows: Sequence[Mapping], suffix: str) -> str | bytes:
+    def format_rows(self, rows: Sequence[Mapping], suffix: str) -> str | bytes:
         "Write the molecules of rows as .smi or .sdf, or all rows as a table."
         return MOLECULE_WRITERS[suffix](rows)
 
-    def held(self, rows: Sequence[Mapping], suffix: str) -> int:
+    def count_rows(self, rows: Sequence[Mapping], suffix: str) -> int:
         "Count the rows with a molecule for files of molecules, all for tables."
         return sum(1 for _ in named_rows(rows)) if suffix in (".smi", ".sdf", ".sdf.gz") else len(rows)
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['STAND_IN', 'Parts', 'TRIALS', 'ENOUGH', 'FINALISTS', 'WAYS', 'LINKERS', 'SUBSTITUENTS', 'PLACES', 'replace_point',
-           'with_stand_ins', 'spellings', 'divided', 'within_branches', 'grows_rightwards', 'all_links',
-           'read_as_written', 'grow', 'continue_parts', 'continuation_error', 'well_spelled', 'best_way', 'count_kept',
+           'with_stand_ins', 'spellings', 'canonical_parts', 'within_branches', 'grows_rightwards', 'all_links',
+           'read_as_written', 'grow', 'continue_parts', 'continuation_error', 'best_spelling', 'best_way', 'count_kept',
            'likely_prompts', 'Growth', 'Growths', 'growth_of', 'superstructure_points']
 
 # %% ../../nbs/molecules/02_growth.ipynb #gr000003
@@ -78,16 +78,16 @@ def spellings(fragment: str) -> list[Parts]:
     # the text starts within the fragment, so that something precedes its first point
     rank = list(Chem.CanonicalRankAtoms(whole))
     own = [a.GetIdx() for a in whole.GetAtoms() if not a.HasProp("side")]
-    ways = [_spelled_from(whole, root) for root in sorted(own, key=rank.__getitem__)]
+    ways = [_spell_from(whole, root) for root in sorted(own, key=rank.__getitem__)]
     return [way for k, way in enumerate(ways) if way not in ways[:k]]
 
 
-def divided(fragment: str) -> Parts:
+def canonical_parts(fragment: str) -> Parts:
     "Return the canonical one of a fragment's `spellings`."
     return spellings(fragment)[0]
 
 
-def _spelled_from(whole: Chem.Mol, root: int) -> Parts:
+def _spell_from(whole: Chem.Mol, root: int) -> Parts:
     "Split a fragment with stand-ins, written from the atom `root`, into parts."
     text = symbols(Chem.MolToSmiles(whole, rootedAtAtom=root))
 
@@ -224,15 +224,15 @@ def grow(
     """Grow each fragment at all points with a left-to-right model. Returns SMILES, possibly invalid. Two fragments
     of one point each, separated by a dot, are linked: a random one that the model can write grows.
 
-    `tried`: start from the spelling that the model continues best (`well_spelled`), else from the canonical one,
+    `tried`: start from the spelling that the model continues best (`best_spelling`), else from the canonical one,
     which is faster for many fragments. None if a fragment cannot grow: invalid text, unknown tokens, or too many of
     them; and for a text of maximum length, which may be cut off, even before the last point."""
     method, rng = model.method, random.Random(seed)
-    spelled = lru_cache(None)(partial(well_spelled if tried else _canonical, method))
+    spelled = lru_cache(None)(partial(best_spelling if tried else _canonical, method))
     sides = [_sides(fragment, rng, spelled) for fragment in fragments]
     sampler = LeftToRight(top_p=top_p, temperature=temperature)
     texts = continue_parts(method, [parts for parts, _ in sides], sampler, seed, batch_size)
-    return [_joined(text, *side, rng) if text and side[1] else text for text, side in zip(texts, sides)]
+    return [_join(text, *side, rng) if text and side[1] else text for text, side in zip(texts, sides)]
 
 # %% ../../nbs/molecules/02_growth.ipynb #e56c66ad
 def continue_parts(
@@ -275,7 +275,7 @@ def _sides(fragment: str, rng: random.Random, spelled: Callable[[str], Parts | N
 
 def _canonical(method: Method, fragment: str) -> Parts | None:
     "Return the canonical parts of a fragment, None if the model cannot continue them."
-    try: parts = divided(fragment)
+    try: parts = canonical_parts(fragment)
     except ValueError: return None
     return None if continuation_error(method, parts) else parts
 
@@ -289,7 +289,7 @@ def continuation_error(method: Method, parts: Parts) -> str:
     return f"the fragment has {len(tokens)} tokens, and the model has room for {room}" * (len(tokens) > room)
 
 
-def _joined(text: str, parts: Parts, other: str, rng: random.Random) -> str:
+def _join(text: str, parts: Parts, other: str, rng: random.Random) -> str:
     "Link a grown molecule to another fragment, at random. If impossible, return both texts, which is invalid."
     ways = all_links(text, parts, other) if judge([text])[0].smiles else []
     return rng.choice(ways) if ways else f"{text}.{other}"
@@ -300,7 +300,7 @@ TRIALS, ENOUGH = 16, 15  # molecules per spelling to judge it, and sufficient su
 FINALISTS = 3  # spellings in the second round
 
 
-def well_spelled(method: Method, fragment: str) -> Parts | None:
+def best_spelling(method: Method, fragment: str) -> Parts | None:
     """Return a fragment in the spelling that the model continues best (`best_way`). The canonical one if it is good
     enough; None if the model can continue none. Deterministic for a model and a fragment."""
     try: ways = [parts for parts in spellings(fragment) if not continuation_error(method, parts)]
@@ -385,14 +385,14 @@ class Growth:
     def finish(self, samples: Samples) -> Samples:
         "Link the samples to `other`, if given. All tokens then count as generated."
         if not self.other: return samples
-        sequences = [self._linked(ids) for ids in samples.sequences]
+        sequences = [self._link(ids) for ids in samples.sequences]
         return replace(samples, sequences=sequences, free=[[True] * len(ids) for ids in sequences], trajectories=None)
 
-    def _linked(self, ids: Sequence[int]) -> list[int]:
+    def _link(self, ids: Sequence[int]) -> list[int]:
         "Link a grown molecule, deterministically; empty if impossible."
         if len(ids) >= self.method.config.max_length - 1: return []  # may be cut off
         text = "".join(self.method.vocabulary.decode(ids))
-        tokens = symbols(_joined(text, self.parts, self.other, random.Random(text)))
+        tokens = symbols(_join(text, self.parts, self.other, random.Random(text)))
         is_whole = "." not in tokens and len(tokens) < self.method.config.max_length
         known = is_whole and self.method.vocabulary.index.keys() >= {*tokens}
         return self.method.vocabulary.encode(tokens) if known else []
@@ -432,12 +432,12 @@ def growth_of(method: Method, text: str, condition: Sequence[str] = ()) -> Growt
     if len(sides) > 1 and any(side.count("*") > 1 for side in sides):
         raise ValueError(f"{text!r}: of two fragments that are linked each has one point")
     for side in sides:
-        if reason := continuation_error(method, divided(side)): raise ValueError(f"{side!r}: {reason}")
-    if len(sides) == 1: return Growth(method, _with(condition, well_spelled(method, sides[0])))
+        if reason := continuation_error(method, canonical_parts(side)): raise ValueError(f"{side!r}: {reason}")
+    if len(sides) == 1: return Growth(method, _with(condition, best_spelling(method, sides[0])))
 
     # either side can grow: choose the one that more often gives a linked molecule
-    ways = [Growth(method, well_spelled(method, side), other) for side, other in (sides, sides[::-1])]
-    best = max(ways, key=lambda way: _linking(way, text))
+    ways = [Growth(method, best_spelling(method, side), other) for side, other in (sides, sides[::-1])]
+    best = max(ways, key=lambda way: _count_linked(way, text))
     return replace(best, parts=_with(condition, best.parts))
 
 
@@ -446,7 +446,7 @@ def _with(condition: Sequence[str], parts: Parts) -> Parts:
     return [[*condition, *parts[0]], *parts[1:]]
 
 
-def _linking(way: Growth, text: str, n: int = TRIALS) -> int:
+def _count_linked(way: Growth, text: str, n: int = TRIALS) -> int:
     "Count how many of `n` molecules are linked and contain both fragments."
     found = generate(way.method, [way.prompt], n, seed=0, sampler=LeftToRight(logits_hook=way))
     return sum(contains_fragment("".join(way.method.vocabulary.decode(s)), text) for s in found.sequences)

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['LINK_MODELS', 'MANY', 'SPELLINGS', 'AMINE', 'TEXTS', 'ROUTES', 'LinkRequest', 'limits_from', 'LinkGuide',
-           'LinkProgress', 'Linking', 'protonated', 'neutral', 'link_prompts', 'inserted_links', 'in_turns', 'counting',
-           'grown_links', 'link_nats', 'Link', 'check_links', 'links', 'request_from', 'Refusals', 'row_of']
+           'LinkProgress', 'Linking', 'protonate', 'neutral', 'link_prompts', 'inserted_links', 'in_turns',
+           'count_hook', 'grown_links', 'link_nats', 'Link', 'check_links', 'links', 'request_from', 'Refusals',
+           'row_of']
 
 # %% ../../nbs/molecules/09_links.ipynb #ln000004
 import math
@@ -27,7 +28,7 @@ from ..models.model import Model
 from .growth import LINKERS, all_links, continuation_error, grows_rightwards, likely_prompts
 from .growth import within_branches
 from .notation.fragments import count_atoms, parse_fragment, plain_points
-from .notation.linkers import linker_of, two_ends, unlabelled, with_linker
+from .notation.linkers import linker_of, two_ends, without_labels, with_linker
 from .notation.notations import check_length, from_point, is_atom, is_ring, plain_fragment
 from .notation.notations import random_smiles, smiles_prompts, symbols, up_to_point
 from .notation.notations import without_isotopes
@@ -160,7 +161,7 @@ SPELLINGS = 4  # prompts of two ends among which the draws are spread
 AMINE = Chem.MolFromSmarts("[NX3;+0;!$(N-*=*);!$(N-a);!$(N-[!#6;!#0])]-[#0]")  # with a point
 
 
-def protonated(ends: str) -> str:
+def protonate(ends: str) -> str:
     "Add a proton to each aliphatic amine that has a point."
     mol = parse_fragment(ends)
     for i, _ in mol.GetSubstructMatches(AMINE):
@@ -191,14 +192,14 @@ def link_prompts(method: Method, ends: str) -> list[list]:
 # %% ../../nbs/molecules/09_links.ipynb #ln00in01
 def inserted_links(model: Model, ends: str, request: LinkRequest, n: int, seed: int = 0) -> list[str | None]:
     "Draw linkers by insertion; None for one that is not valid or not as requested. Sizes take turns."
-    forms = [ends] if protonated(ends) == Chem.CanonSmiles(ends) else [ends, protonated(ends)]
+    forms = [ends] if protonate(ends) == Chem.CanonSmiles(ends) else [ends, protonate(ends)]
     prompts = [(form, p) for form in forms for p in link_prompts(model.method, form)]
-    drawn = [_filled(model, ends, asked, [prompts[i % len(prompts)] for i in range(k)], seed)
+    drawn = [_fill(model, ends, asked, [prompts[i % len(prompts)] for i in range(k)], seed)
              for asked, k in request.sizes(n, random.Random(f"sizes {seed}"))]
     return in_turns(drawn)
 
 
-def _filled(
+def _fill(
     model: Model, ends: str, request: LinkRequest, prompts: Sequence[tuple[str, list]], seed: int,
 ) -> list[str | None]:
     "Fill the gap of each prompt, given with its form of the ends, as requested."
@@ -216,7 +217,7 @@ def in_turns(rows: Sequence[Sequence]) -> list:
     return [item for items in zip_longest(*rows, fillvalue=end) for item in items if item is not end]
 
 # %% ../../nbs/molecules/09_links.ipynb #ln000017
-def counting(vocabulary: Vocabulary, request: LinkRequest) -> Callable:
+def count_hook(vocabulary: Vocabulary, request: LinkRequest) -> Callable:
     "Build a `logits_hook` for `LeftToRight` that writes on from an end, within the limits of a request."
     inner, guide = within_branches(vocabulary, ()), LinkGuide(tuple(vocabulary.tokens), request)
 
@@ -242,14 +243,14 @@ def grown_links(model: Model, ends: str, request: LinkRequest, n: int, seed: int
     drawn = []
     for asked, k in request.sizes(n, random.Random(f"sizes {seed}")):
         rows = [ready[i % len(ready)] for i in range(k)]
-        sampler = LeftToRight(logits_hook=counting(method.vocabulary, asked))
+        sampler = LeftToRight(logits_hook=count_hook(method.vocabulary, asked))
         samples = generate(method, [[*tokens, ...] for tokens, _, _ in rows], seed=seed, sampler=sampler)
         texts = map("".join, map(method.vocabulary.decode, samples.sequences))
-        drawn.append([_placed(text, side, ends, asked, rng) for text, side in zip(texts, rows, strict=True)])
+        drawn.append([_place(text, side, ends, asked, rng) for text, side in zip(texts, rows, strict=True)])
     return in_turns(drawn)
 
 
-def _placed(text: str, side: tuple, ends: str, request: LinkRequest, rng: random.Random) -> str | None:
+def _place(text: str, side: tuple, ends: str, request: LinkRequest, rng: random.Random) -> str | None:
     "Attach the other end to a grown text: at its end, or at another atom. None if no place is as requested."
     tokens, _, other = side
     fits = lambda linker: linker and request.meets(linker)
@@ -284,7 +285,7 @@ def link_nats(model: Model, ends: str, linkers: Sequence[str]) -> list[float]:
 def _between(linker: str, prompt: Sequence, ends: str) -> list[list[str]]:
     "Write a linker from the end that a prompt begins with to the other, the shortest texts first, as tokens."
     before = "".join(prompt[:list(prompt).index(...)])
-    starts = 1 if unlabelled(Chem.MolFromSmiles(before + "*")) == unlabelled(two_ends(ends)[0]) else 2
+    starts = 1 if without_labels(Chem.MolFromSmiles(before + "*")) == without_labels(two_ends(ends)[0]) else 2
     return _texts_between(linker, starts)
 
 

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['ELEMENTS', 'FORBIDDEN', 'CUT', 'MUTATIONS', 'top_auc', 'Call', 'CallLog', 'Proposer', 'Learner', 'best_calls',
-           'optimise', 'sound', 'sides', 'chain_bonds', 'crossed', 'mutated', 'RandomSearch', 'Genetic', 'Regrow',
-           'inserted', 'Sifted', 'proposals_left_out', 'Screened', 'Makeable', 'Similar', 'Holding', 'PerScaffold',
-           'murcko', 'best_curve', 'plot_runs']
+           'optimise', 'sound', 'sides', 'chain_bonds', 'crossover', 'mutate', 'RandomSearch', 'Genetic', 'Regrow',
+           'grow_by_insertion', 'ProposalFilter', 'proposals_left_out', 'Screened', 'Makeable', 'Similar',
+           'ScaffoldFilter', 'PerScaffold', 'murcko', 'best_curve', 'plot_runs']
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000004
 import json
@@ -32,7 +32,7 @@ from .scores.makeable import SA_LIMIT, objection
 from .scores.metrics import bit_rows, flaw, judge, tanimoto
 from .substituents import substituents_of
 from .task import MoleculesTask
-from ..support.atomic_files import naming
+from ..support.atomic_files import name_errors
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000009
 def top_auc(scores: Sequence[float | None], budget: int, top: int = 10, every: int = 100) -> float:
@@ -102,7 +102,7 @@ class CallLog:
 
     def _write(self, row: dict):
         "Append a line."
-        with naming(self.path), open(self.path, "a", encoding="utf-8") as f: f.write(json.dumps(row) + "\n")
+        with name_errors(self.path), open(self.path, "a", encoding="utf-8") as f: f.write(json.dumps(row) + "\n")
 
     def add(self, call: Call):
         "Add a call."
@@ -216,7 +216,7 @@ def chain_bonds(mol: Chem.Mol) -> list[int]:
     return [mol.GetBondBetweenAtoms(*pair).GetIdx() for pair in mol.GetSubstructMatches(CUT)]
 
 
-def crossed(a: Chem.Mol, b: Chem.Mol, rng: random.Random) -> Chem.Mol | None:
+def crossover(a: Chem.Mol, b: Chem.Mol, rng: random.Random) -> Chem.Mol | None:
     """Cross two molecules: join a random side of each. They are cut at single bonds outside rings; None if either
     has none."""
     parts = [sides(mol, chain_bonds(mol), rng) for mol in (a, b)]
@@ -278,7 +278,7 @@ def _ring(mol: Chem.RWMol, rng: random.Random):
 MUTATIONS = _append, _change, _insert, _delete, _order, _ring
 
 
-def mutated(mol: Chem.Mol, rng: random.Random, tries: int = 10) -> str | None:
+def mutate(mol: Chem.Mol, rng: random.Random, tries: int = 10) -> str | None:
     """Mutate a molecule once; return canonical SMILES. The result is sound and has the same total charge; None if no
     try succeeds."""
     charge = Chem.GetFormalCharge(mol)
@@ -334,9 +334,9 @@ class Genetic:
     def child(self, a: Chem.Mol, b: Chem.Mol, rng: random.Random) -> str | None:
         "Cross two parents, preserving the total charge of one. Mutates one of them if they cannot be crossed."
         charges = {Chem.GetFormalCharge(mol) for mol in (a, b)}
-        with rdBase.BlockLogs(): smiles = sound(crossed(a, b, rng), charges=charges)
-        if smiles is None: return mutated(a, rng)
-        return mutated(Chem.MolFromSmiles(smiles), rng) if rng.random() < self.mutation else smiles
+        with rdBase.BlockLogs(): smiles = sound(crossover(a, b, rng), charges=charges)
+        if smiles is None: return mutate(a, rng)
+        return mutate(Chem.MolFromSmiles(smiles), rng) if rng.random() < self.mutation else smiles
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000028
 @dataclass(frozen=True)
@@ -366,7 +366,7 @@ class Regrow:
                 charges.append(Chem.GetFormalCharge(a))
 
         # all sides at once: a batch takes about as long as one
-        grown = self.grown(parts, rng.getrandbits(60), charges)
+        grown = self.grow(parts, rng.getrandbits(60), charges)
         found = [(s, "genetic") for s in children] + [(s, "model") for s in grown]
         return [(s, by) for s, by in found if s is not None]
 
@@ -377,12 +377,12 @@ class Regrow:
         if not large: return None
         return rng.choices(large, [count_atoms(p) ** self.local for p in large])[0]
 
-    def grown(self, parts: Sequence[Chem.Mol], seed: int, charges: Sequence[int] | None = None) -> list[str | None]:
+    def grow(self, parts: Sequence[Chem.Mol], seed: int, charges: Sequence[int] | None = None) -> list[str | None]:
         """Grow a molecule from each part, with the part's stereochemistry. `charges` gives its total charge [any]; None
         if the model fails, or the result is not sound."""
         fragments = [Chem.MolToSmiles(part) for part in parts]
         # each fragment occurs once, so comparing its spellings would not pay
-        write = partial(grow, tried=False) if grows_rightwards(self.model.method) else inserted
+        write = partial(grow, tried=False) if grows_rightwards(self.model.method) else grow_by_insertion
         written = write(self.model, fragments, seed)
 
         allowed = [None] * len(parts) if charges is None else [{charge} for charge in charges]
@@ -392,7 +392,7 @@ class Regrow:
             return [sound(mol, charges=some) for mol, some in zip(mols, allowed, strict=True)]
 
 # %% ../../nbs/molecules/04_optimise.ipynb #f5b9385f
-def inserted(model: Model, fragments: Sequence[str], seed: int) -> list[str | None]:
+def grow_by_insertion(model: Model, fragments: Sequence[str], seed: int) -> list[str | None]:
     "Grow each fragment with an insertion model. None if the result is invalid, or the model cannot read the fragment."
     prompts = [_prompt(model, f) for f in fragments]
     fits = [p for p in prompts if p is not None]
@@ -413,7 +413,7 @@ def _prompt(model: Model, fragment: str) -> list | None:
 
 # %% ../../nbs/molecules/04_optimise.ipynb #9a996766
 @dataclass(frozen=True)
-class Sifted:
+class ProposalFilter:
     """Filter for another proposer's molecules, by `keeps`. If that proposer learns, it continues to.
 
     `left_out` counts the proposals that are left out, by `objection`."""
@@ -440,14 +440,14 @@ class Sifted:
 def proposals_left_out(propose: Proposer) -> Counter:
     "Count the proposals that a chain of filters has left out, by reason."
     found: Counter = Counter()
-    while isinstance(propose, Sifted):
+    while isinstance(propose, ProposalFilter):
         found += propose.left_out
         propose = propose.way
     return found
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op0scr01
 @dataclass(frozen=True)
-class Screened(Sifted):
+class Screened(ProposalFilter):
     """Filter against structural alerts.
 
     ValueError for a catalogue that RDKit does not have."""
@@ -461,7 +461,7 @@ class Screened(Sifted):
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op0mk003
 @dataclass(frozen=True)
-class Makeable(Sifted):
+class Makeable(ProposalFilter):
     "Filter against molecules that a chemist would not make, by `objection`."
     sa_limit: float = SA_LIMIT  # highest synthetic accessibility
 
@@ -471,7 +471,7 @@ class Makeable(Sifted):
 
 
 @dataclass(frozen=True)
-class Similar(Sifted):
+class Similar(ProposalFilter):
     """Filter by Tanimoto similarity (Morgan, radius 2) to the nearest of some molecules.
 
     ValueError for limits that are not within 0 and 1."""
@@ -494,7 +494,7 @@ class Similar(Sifted):
 
 # %% ../../nbs/molecules/04_optimise.ipynb #c8b4c797
 @dataclass(frozen=True)
-class Holding(Sifted):
+class ScaffoldFilter(ProposalFilter):
     """Filter for molecules that contain a scaffold as it is drawn, with stereocentres and written hydrogens.
 
     ValueError for text that is neither SMILES nor SMARTS."""
@@ -508,7 +508,7 @@ class Holding(Sifted):
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op00psc3
 @dataclass(frozen=True)
-class PerScaffold(Sifted):
+class PerScaffold(ProposalFilter):
     """Filter that limits each Murcko scaffold to `most` calls over all rounds.
 
     Molecules without rings have no scaffold, and all pass. ValueError for `most` below one."""

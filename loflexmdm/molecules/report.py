@@ -22,12 +22,12 @@ import loflexmdm
 from .edit_goals import likeness, values_of
 from .scores.metrics import MoleculeMetrics, judge, molecule_metrics, properties
 from ..support.colours import PALETTE
-from ..support.limits import clipped
+from ..support.limits import clip
 
 # %% ../../nbs/molecules/06_report.ipynb #mr000009
 def cell(value: object) -> str:
     "Escape a value for HTML, at most 200 characters. Control characters are shown as escapes."
-    if not isinstance(value, str): text = clipped(value)
+    if not isinstance(value, str): text = clip(value)
     elif len(value) <= 200: text = value
     else: text = value[:197] + "..."
     return escape("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
@@ -254,12 +254,12 @@ def report(
     f = figures_of(smiles, reference, processes)
     best = best_of(f, by, top, scores)
 
-    def told(smiles: str, value: float) -> str:
+    def caption(smiles: str, value: float) -> str:
         times = f.times[smiles]
         return f"{by.removeprefix('-')} {value:.3f}" + (f", {times} times" if times > 1 else "")
 
     captions = {s: [names[s]] if names and names.get(s) else [] for s, _ in best}
-    shown = "".join(_figure(f.molecules[s], *captions[s], told(s, v), s) for s, v in best)
+    shown = "".join(_figure(f.molecules[s], *captions[s], caption(s, v), s) for s, v in best)
     order = f"Lowest {cell(by[1:])} first" if by.startswith("-") else f"Best by {cell(by)}"
     highest = f"<h2>{order}</h2><div class='grid'>{shown}</div>" if best else ""
     pairs = _pairs(f, leads or {}, [s for s, _ in best], captions)

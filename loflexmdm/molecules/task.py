@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PROPERTIES', 'CONDITION', 'CLASS_WORDS', 'DIRECTIONS', 'SCORES', 'bounds_from', 'FragmentOptions', 'MoleculesConfig',
-           'mirrored', 'class_of', 'altered', 'state_of', 'flaw_of', 'MoleculeOutput', 'MoleculesTask']
+           'mirror', 'class_of', 'describe_difference', 'state_of', 'flaw_of', 'MoleculeOutput', 'MoleculesTask']
 
 # %% ../../nbs/molecules/01_task.ipynb #ff17d32b
 import io
@@ -31,7 +31,7 @@ from ..methods.base import Method
 from ..models.player import Picture, Recording
 from ..models.requests import TextPrompt
 from .data.cleaning import Cleaning, clean_chunk, molecule_split, small_splits
-from .data.column_values import REPLICATES, measured
+from .data.column_values import REPLICATES, read_measurements
 from .data.compounds import read_compounds, standard_fragment
 from .data.prepared import Molecules, Picked, content_of, is_packaged, prepare, source_line
 from .data.records import MOLECULE_FORMATS, holds_smiles
@@ -55,9 +55,9 @@ from .scores.metrics import MoleculeMetrics, flaw, judge, molecule_grid, molecul
 from ..process.states import ANY, BOS, Example, Vocabulary, filled_example, prefix_example
 from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
 from ..samplers import Samples
-from ..support.configs import AtLeastTwo, Count, Fraction, Natural, accepted_by, config, one_of
+from ..support.configs import AtLeastTwo, Count, Fraction, Natural, text_type, config, one_of
 from ..support.data_digests import row_digest, rows_digest
-from ..support.limits import clipped
+from ..support.limits import clip
 from ..support.progress import is_visible, write_line
 from ..support.random_numbers import permutation
 from ..support.records import number_in
@@ -112,7 +112,7 @@ class MoleculesConfig:
     seed: int = 0                 # seed of order and prompts
     condition: str = "none"  # conditioning property: none | qed | rings | logp | weight | COLUMN
     classes: AtLeastTwo = 3       # classes of the property, equally frequent in training if possible
-    bounds: accepted_by(bounds_from) = ""  # space-separated bounds between classes [quantiles of the training data]
+    bounds: text_type(bounds_from) = ""  # space-separated bounds between classes [quantiles of the training data]
     notation: one_of(tuple(NOTATIONS)) = "bracket-safe"  # notation of molecules
     limit: Natural = 0            # rows to prepare; 0: all, hub 100,000, with `stream` 10,000
     stream: bool = False          # read the source while training, prepare only the first rows
@@ -134,9 +134,9 @@ def _shows_progress() -> bool:
     return sys.stderr.isatty() or not is_visible()
 
 
-def _counted(tokens: Counter, most: int = 8) -> str:
+def _frequent_tokens(tokens: Counter, most: int = 8) -> str:
     "Format the most frequent tokens with their numbers of molecules."
-    shown = [f"{clipped(token)} ({n:,} molecule{'s' * (n > 1)})" for token, n in tokens.most_common(most)]
+    shown = [f"{clip(token)} ({n:,} molecule{'s' * (n > 1)})" for token, n in tokens.most_common(most)]
     return ", ".join(shown) + ", ..." * (len(tokens) > most)
 
 # %% ../../nbs/molecules/01_task.ipynb #1c9a95ab
@@ -189,7 +189,7 @@ class _MoleculeData(Task):
     @property
     def left_out(self) -> dict[str, int]: return dict(self._sorted[1])
 
-    def rejected(self) -> dict[str, int]: return self.left_out
+    def rejections(self) -> dict[str, int]: return self.left_out
 
     def summary(self) -> str:
         "Summarise the data, with tokens missing from the vocabulary and rejected rows."
@@ -197,15 +197,15 @@ class _MoleculeData(Task):
         lines = [read] * bool(read) + [super().summary()]
         if self.config.infill: lines.append(f"gaps in {self.config.infill:.0%} of molecules: {rule_of(self.config)}")
         if held := small_note(self._held_out): lines.append(held)
-        if lacking := self.lacking():
+        if lacking := self.missing_tokens():
             others = ", ".join(models_with(lacking, self.kind))
-            lines.append(f"tokens outside the vocabulary: {_counted(lacking)}" + f"; known to {others}" * bool(others))
+            lines.append(f"tokens outside the vocabulary: {_frequent_tokens(lacking)}" + f"; known to {others}" * bool(others))
         rows = self.molecules.examples
-        such = [f"row {row}, {clipped(text)} ({reason})" for reason in rows for row, text in rows[reason][:1]]
+        such = [f"row {row}, {clip(text)} ({reason})" for reason in rows for row, text in rows[reason][:1]]
         if such: lines.append(f"for example: {', '.join(such)}")
         return "\n".join(lines)
 
-    def lacking(self) -> Counter:
+    def missing_tokens(self) -> Counter:
         "Count the molecules with each token missing from the vocabulary."
         if "token outside the vocabulary" not in self.left_out: return Counter()
         known = self.vocabulary.index
@@ -283,7 +283,7 @@ class _MoleculeData(Task):
 class _PropertyClasses(_MoleculeData):
     """Molecules with prompts for a class of a property. The tokens of the classes end the vocabulary.
 
-    `measured`: numbers of the column named by `condition`, by canonical SMILES."""
+    `read_measurements`: numbers of the column named by `condition`, by canonical SMILES."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -359,7 +359,7 @@ class _PropertyClasses(_MoleculeData):
         self._check_files()
         options = Cleaning(c.slicer, salts=c.salts, notation=c.notation)
         try:
-            found = measured(c.source, c.condition, c.column, options, c.limit, _shows_progress(), c.replicates)
+            found = read_measurements(c.source, c.condition, c.column, options, c.limit, _shows_progress(), c.replicates)
         except ValueError as e: raise ValueError(f"condition={c.condition!r}: choose {_ASKABLE} ({e})") from None
 
         # such molecules are used, but an incomplete column deserves a warning
@@ -401,9 +401,9 @@ class _MoleculeExamples(_PropertyClasses):
         asked = self.class_prompts(split)
 
         # held-out molecules have the same text in every epoch, so that bounds are comparable
-        def fixed(i: int) -> Example: return self.example(rows[i], random.Random(f"{split} {i}"), asked=asked[i])
-        if split != "train": return Examples(len(rows), fixed, about, source)
-        if c.stream: return self.streamed()
+        def example_of(i: int) -> Example: return self.example(rows[i], random.Random(f"{split} {i}"), asked=asked[i])
+        if split != "train": return Examples(len(rows), example_of, about, source)
+        if c.stream: return self.training_stream()
 
         def another(rng: random.Random) -> tuple[str, Sequence[str]]:
             i = rng.randrange(len(rows))
@@ -413,11 +413,11 @@ class _MoleculeExamples(_PropertyClasses):
         def make(i: int) -> Example:
             epoch, k = divmod(i, len(rows))
             which = permutation(len(rows), c.seed, "molecules", epoch)[k]
-            return self._drawn(rows[which], random.Random(f"{c.seed} {i}"), asked[which], another)
+            return self._draw_example(rows[which], random.Random(f"{c.seed} {i}"), asked[which], another)
 
         return Examples(UNLIMITED, make, about, source)
 
-    def streamed(self) -> Stream:
+    def training_stream(self) -> Stream:
         "Return a stream of training molecules, cleaned while reading. ValueError if the source cannot be read."
         c = self.config
         if self.named_data: self.access.check(self.named_data)
@@ -431,7 +431,7 @@ class _MoleculeExamples(_PropertyClasses):
             if self.split_of(smiles) != "train": return "held out"
             if reason := self.unusable(text): return reason
             asked = [] if c.condition == "none" else self.classes_of([smiles])
-            return self._drawn(text, random.Random(f"{c.seed} {number}"), asked)
+            return self._draw_example(text, random.Random(f"{c.seed} {number}"), asked)
 
         source = dict(name=Path(c.source).name, rows=UNLIMITED, digest=row_digest(content.identity).hex())
         return Stream(lambda epoch: content.rows(), make, source=source, check=content.check)
@@ -447,7 +447,7 @@ class _MoleculeExamples(_PropertyClasses):
 
     def example(self, text: str, rng: random.Random, prompt_share: float = 0.0, asked: Sequence[str] = ()) -> Example:
         """Convert a molecule to a training example. Rewritten if configured; with probability `prompt_share` some
-        fragments are the prompt, after the condition `asked`.
+        fragments are the prompt, after the condition `add_condition`.
 
         Texts with holes are always rewritten, since a user's fragments come first in prompts."""
         if self.config.reorder: text = self._rewritten(text, rng)
@@ -470,7 +470,7 @@ class _MoleculeExamples(_PropertyClasses):
     ) -> Example:
         """Convert a molecule, or another that fits, to an example with gaps, by the rule of the configuration.
 
-        The condition `asked` comes before it; `another` draws a molecule's text and condition."""
+        The condition `add_condition` comes before it; `another` draws a molecule's text and condition."""
         def tokens(text: str, asked: Sequence[str]) -> list[str]:
             return [*asked, *self.tokens_of(self._rewritten(text, rng) if self.config.reorder else text)]
 
@@ -478,7 +478,7 @@ class _MoleculeExamples(_PropertyClasses):
         rule = rule_of(self.config, self.config.max_length)
         return filled_example(*rule.cut(tokens(text, asked), rng, other, head=len(asked)), self.vocabulary)
 
-    def _drawn(
+    def _draw_example(
         self,
         text: str,
         rng: random.Random,
@@ -492,7 +492,7 @@ class _MoleculeExamples(_PropertyClasses):
     def _with_holes(self, text: str, rng: random.Random, prompt_share: float, asked: Sequence[str]) -> Example:
         "Make an example with some parts to generate and the rest given, or all to generate."
         holes = []
-        if rng.random() < prompt_share: text, holes = self._prompted(text, rng)
+        if rng.random() < prompt_share: text, holes = self._hide_parts(text, rng)
         tokens = self.tokens_of(text)
         fixed, closed = given_and_closed(tokens, holes)
 
@@ -501,7 +501,7 @@ class _MoleculeExamples(_PropertyClasses):
         ids = self.vocabulary.encode([*asked, *tokens])
         return Example([BOS, *ids], condition + fixed, condition + closed)
 
-    def _prompted(self, text: str, rng: random.Random) -> tuple[str, list[Span]]:
+    def _hide_parts(self, text: str, rng: random.Random) -> tuple[str, list[Span]]:
         "Rewrite a molecule with something to generate: a ring's closure, or a link or branches, by chance."
         links_first = self.config.notation == "smiles" and rng.random() < 0.5
         closes = self.config.close and rng.random() < self.config.close
@@ -541,7 +541,7 @@ CLASS_WORDS = dict(low=0.0, medium=0.5, high=1.0)  # place of a class among the 
 DIRECTIONS = "/\\"  # directions of bonds next to a double bond
 
 
-def mirrored(token: str) -> str:
+def mirror(token: str) -> str:
     "Invert a stereocentre or bond direction. Other tokens are unchanged."
     if token in DIRECTIONS: return DIRECTIONS[1 - DIRECTIONS.index(token)]
     if "@" not in token: return token
@@ -575,7 +575,7 @@ class _MoleculeTexts(_PropertyClasses):
         condition = [given or ANY] if self.vocabulary.conditions else []
         return TextPrompt(condition + self._fragment(rest), text)
 
-    def _continued(self, text: str, method: Method) -> tuple[list, Callable | None]:
+    def _continuation(self, text: str, method: Method) -> tuple[list, Callable | None]:
         """Return the `prompt` of a text and the method's `logits_hook`. The hook is None if the method needs none.
 
         A SMILES model that inserts gets the fragment in the spelling that it completes best, or two with a gap for
@@ -602,27 +602,27 @@ class _MoleculeTexts(_PropertyClasses):
         its hydrogens (`superstructure_points`); the `n` molecules are spread evenly over them."""
         tokens, hook = self._tokens_and_hook(text, method, n)
         route = getattr(hook, "description", "") or self.route(tokens, text)
-        left_out = self.omitted(text, method)
+        left_out = self.omissions(text, method)
         return Prompt(tokens, hook, f"{route}; {left_out} left out" if left_out else route)
 
     def _tokens_and_hook(self, text: str, method: Method, n: int) -> tuple[list[list], Callable | None]:
         "Return the prompts of a text, one or `n`, and their common hook."
         size, rest = split_closing(text)
         if "..." not in rest and (rest := self._split_condition(rest)[1]): check_length(rest, method.config.max_length)
-        if size is not None: return self._closing(text, method, n)
+        if size is not None: return self._closing_prompts(text, method, n)
         given, rest = self._condition_and_fragment(text)
         if not rest or "*" in rest or "..." in rest:
-            prompt, hook = self._continued(text, method)
+            prompt, hook = self._continuation(text, method)
             return [prompt], hook
 
         # a scaffold without points grows at one of its hydrogens; the places of a growth differ in their hooks
         cases = [f"{given} {core}".strip() for core in superstructure_points(rest)[:n]]
-        prompts, hooks = zip(*[self._continued(case, method) for case in cases])
+        prompts, hooks = zip(*[self._continuation(case, method) for case in cases])
         hook = Growths(hooks) if grows_rightwards(method) else hooks[0]
         prompts = getattr(hook, "prompts", prompts)
         return [prompts[i % len(prompts)] for i in range(n)], hook
 
-    def asked(self, text: str | None, ask: str | None = None, close: bool = False, ring_size: str | None = None,
+    def add_condition(self, text: str | None, ask: str | None = None, close: bool = False, ring_size: str | None = None,
               salts: str | None = None) -> tuple[str | None, tuple[str, ...]]:
         """Return a fragment with its condition, by the rule for salts and atom maps, and the ring to close before it.
 
@@ -632,10 +632,10 @@ class _MoleculeTexts(_PropertyClasses):
         for name, value in without.items():
             if value: raise ValueError(f"{name}={value!r}: is for a fragment; give one")
         text, changes = (None, ()) if text is None else standard_fragment(text, salts or "refuse")
-        text, _ = super().asked(text, ask)
+        text, _ = super().add_condition(text, ask)
         return (closing_text(text, ring_size) if close else text), changes
 
-    def _closing(self, text: str, method: Method, n: int) -> tuple[list[list], Callable]:
+    def _closing_prompts(self, text: str, method: Method, n: int) -> tuple[list[list], Callable]:
         "Return prompts that close a ring, and their hook."
         size, rest = split_closing(text)
         given, fragment = self._condition_and_fragment(rest)
@@ -654,7 +654,7 @@ class _MoleculeTexts(_PropertyClasses):
         try: return class_of(asked.partition("=")[2].strip().lower(), classes, bounds_from(self.bounds_text))
         except ValueError as e: raise ValueError(f"{asked}: {e}") from None
 
-    def omitted(self, text: str, method: Method | None = None) -> str:
+    def omissions(self, text: str, method: Method | None = None) -> str:
         """Describe the features of a fragment that the model does not get. Left-to-right models and notations other
         than SMILES omit stereochemistry; others omit stereochemistry, charges and isotopes for which the vocabulary has
         no tokens."""
@@ -680,7 +680,7 @@ class _MoleculeTexts(_PropertyClasses):
     def _has_atoms(self, smiles: str) -> bool:
         "Return True if the vocabulary can write the atoms and bond directions of a SMILES in any spelling."
         wanted = {t for t in symbols(smiles) if is_atom(t) or t in DIRECTIONS}
-        return self.vocabulary.index.keys() >= wanted | {*map(mirrored, wanted)}
+        return self.vocabulary.index.keys() >= wanted | {*map(mirror, wanted)}
 
     def _prefix(self, text: str) -> list:
         "Parse a prompt for a left-to-right model. ValueError unless gaps are at the end."
@@ -725,14 +725,14 @@ class _MoleculeTexts(_PropertyClasses):
         left_out = {*self.vocabulary.conditions, ANY}
         return "".join(t for t in tokens if t not in left_out)
 
-    def decoded(self, samples: Samples, salvage: bool = False) -> list[Decoded]:
+    def decode_samples(self, samples: Samples, salvage: bool = False) -> list[Decoded]:
         "Decode each sample, with its prompt but without conditions, to a molecule or the reason of failure."
         texts = [self.text(self.vocabulary.decode(s)) for s in samples.sequences]
         return [self.notation.decode(text, salvage=salvage) for text in texts]
 
     def smiles_of(self, samples: Samples) -> list[str | None]:
         "Return canonical SMILES of samples, None if invalid. Molecules with a `flaw` count as valid, as in benchmarks."
-        return [d.smiles if state_of(d) == "valid" else None for d in self.decoded(samples)]
+        return [d.smiles if state_of(d) == "valid" else None for d in self.decode_samples(samples)]
 
     def describe(self, samples: Samples, prompt_text: str = "", salvage: bool = False) -> list[dict]:
         """Describe samples: canonical SMILES, empty unless the sample is one molecule, and the state, which is valid or
@@ -740,9 +740,9 @@ class _MoleculeTexts(_PropertyClasses):
 
         A molecule with a `flaw` has that as its state, as "radical", and one without its prompt's fragment
         `prompt_text` "fragment altered". With `salvage`, a molecule obtained by repair has the state "salvaged"."""
-        found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
+        found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decode_samples(samples)]
         if salvage:
-            rows = zip(found, self.decoded(samples, salvage=True), strict=True)
+            rows = zip(found, self.decode_samples(samples, salvage=True), strict=True)
             found = [_salvaged_row(row, d) for row, d in rows]
         for row in found:
             if row["state"] in WRITTEN: row["state"] = flaw_of(row["smiles"]) or row["state"]
@@ -752,8 +752,9 @@ class _MoleculeTexts(_PropertyClasses):
         fragment = "" if "..." in text else self._condition_and_fragment(text)[1]
         for row in found:
             if not fragment or row["state"] not in WRITTEN: continue
-            row["state"] = altered(row["smiles"], fragment, size) or row["state"]
+            row["state"] = describe_difference(row["smiles"], fragment, size) or row["state"]
         return found
+
 
 # %% ../../nbs/molecules/01_task.ipynb #bb7dc93e
 def _salvaged_row(row: dict, d: Decoded) -> dict:
@@ -762,7 +763,7 @@ def _salvaged_row(row: dict, d: Decoded) -> dict:
     return dict(smiles=d.smiles, state="salvaged")
 
 
-def altered(smiles: str, fragment: str, size: str | None = None) -> str:
+def describe_difference(smiles: str, fragment: str, size: str | None = None) -> str:
     "Return how a molecule differs from its prompt, '' if it does not. `size`: of the ring to close."
     if size is not None: return closure_request(fragment, size).objection(smiles)
     return "" if keeps_fragment(smiles, fragment) else "fragment altered"
@@ -818,7 +819,7 @@ class MoleculeOutput(MoleculeFiles):
         "Return QED, SA, logP and weight (g/mol) of rows with a SMILES, else None."
         return molecule_columns([row["smiles"] for row in rows])
 
-    def accepted(self, row: Mapping) -> str | None:
+    def sample_key(self, row: Mapping) -> str | None:
         "Return the SMILES of a valid or salvaged row without `flaw`, else None."
         return None if row["state"] not in WRITTEN or flaw_of(row["smiles"]) else row["smiles"]
 
@@ -841,7 +842,7 @@ class MoleculeOutput(MoleculeFiles):
         records. ValueError for a file that cannot be read, a wrong column, and without a molecule."""
         table = read_compounds(path, column, salts)
         if not any(table.smiles): raise ValueError(f"{path}: none of {len(table.rows):,} records is a molecule; "
-                                                   f"the first is {clipped(table.rows[0].text)} "
+                                                   f"the first is {clip(table.rows[0].text)} "
                                                    f"({table.rows[0].reason})")
         tell(table.remarks[0])
         known = None if task is None else task.smiles("train")
@@ -897,7 +898,7 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         known = None if self.access.unread else self.smiles("train")
 
         def metrics(salvage: bool) -> MoleculeMetrics:
-            smiles = [d.smiles for d in self.decoded(samples, salvage)]
+            smiles = [d.smiles for d in self.decode_samples(samples, salvage)]
             return molecule_metrics(smiles, known, canonical_reference=True)
 
         strict, rescued = metrics(salvage=False), metrics(salvage=True)
@@ -907,10 +908,10 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         if known is not None: figures |= self._length_figures(split, samples)
         return figures
 
-    def fraction_as_requested(self, samples: Samples) -> float:
+    def requested_fraction(self, samples: Samples) -> float:
         """Compute the fraction of samples that are valid and in the requested class. Valid ones of unknown property
         are ignored. nan if none is left."""
-        smiles = [judge([d.smiles])[0].smiles if d.smiles else None for d in self.decoded(samples)]
+        smiles = [judge([d.smiles])[0].smiles if d.smiles else None for d in self.decode_samples(samples)]
         valid = [s for s in smiles if s]
         found = dict(zip(valid, self.classes_of(valid)))
 
@@ -921,10 +922,10 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         return sum(met) / len(met) if met else math.nan
 
     def _asked_figures(self, samples: Samples) -> dict[str, float]:
-        "Compute the score `asked`, for conditions that can be checked. Empty if no property is known."
+        "Compute the score `add_condition`, for conditions that can be checked. Empty if no property is known."
         condition = self.config.condition
         if condition == "none" or condition not in PROPERTIES and self.access.unread: return {}
-        share = self.fraction_as_requested(samples)
+        share = self.requested_fraction(samples)
         return {} if math.isnan(share) else dict(asked=share)
 
     def _length_figures(self, split: str, samples: Samples) -> dict[str, float]:

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..support.limits import clipped, clipped_line, visible
+from ..support.limits import clip, clipped_line, visible
 
 # %% ../../nbs/process/01_states.ipynb #8c50495e
 PAD, MASK, BOS = 0, 1, 2
@@ -54,7 +54,7 @@ class Vocabulary:
         self.tokens = SPECIAL_TOKENS + tokens
         self.index = {t: i for i, t in enumerate(self.tokens)}
         if len(self.index) < len(self.tokens):
-            raise ValueError(f"tokens={clipped(tokens)}: each token may appear once, and none of {SPECIAL_TOKENS}")
+            raise ValueError(f"tokens={clip(tokens)}: each token may appear once, and none of {SPECIAL_TOKENS}")
         self.ordinary, self.conditions = split_conditions(tokens)
 
     def __len__(self): return len(self.tokens)
@@ -74,7 +74,7 @@ class Vocabulary:
             wrong = "special" if i >= 0 else "outside the vocabulary"
             allowed = clipped_line(" ".join(self.tokens[3:15]))
             more = " ..." if len(self) > 15 else ""
-            raise ValueError(f"token {clipped(t)} is {wrong}; allowed: {allowed}{more}")
+            raise ValueError(f"token {clip(t)} is {wrong}; allowed: {allowed}{more}")
         return ids
 
     def decode(self, ids: Iterable[int]) -> list[str]:

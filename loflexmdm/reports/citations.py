@@ -19,7 +19,7 @@ import loflexmdm
 from ..methods.base import Method, method_class
 from ..models.model import Model
 from ..samplers import Sampler
-from ..support.limits import clipped
+from ..support.limits import clip
 from ..support.registries import METHODS, SAMPLERS, TASKS
 from ..support.saved_files import is_packaged, names, note_same_name, place_of, read_config, resolve
 from ..tasks.base import Task
@@ -58,7 +58,7 @@ def paper(reference: str) -> tuple[str, str]:
     found, entry = ENTRY.fullmatch(reference.strip()), reference.strip()
     is_one = len(re.findall(r"@\w+\{", entry)) == 1 and entry.count("{") == entry.count("}")
     if found and is_one: return found[1], entry
-    raise ValueError(f"papers: {clipped(reference)}: no such entry in papers.bib; write a key of it, or a whole BibTeX "
+    raise ValueError(f"papers: {clip(reference)}: no such entry in papers.bib; write a key of it, or a whole BibTeX "
                      "entry, as @misc{key, author = {...}, title = {...}}")
 
 
@@ -87,20 +87,20 @@ Reason = tuple[str, str]  # key of papers.bib or BibTeX entry, and reason
 
 def reasons(what) -> list[Reason]:
     "Return the papers of an object or name, each with a reason. ValueError if it is unknown or has none."
-    if isinstance(what, (str, Path)): return _named(str(what))
+    if isinstance(what, (str, Path)): return _part_reasons(str(what))
     if isinstance(what, Model): what = what.method
     cls = what if isinstance(what, type) else type(what)
     if issubclass(cls, Method):
-        of_method = _cited(f"method {what.name}", what.papers)
+        of_method = _cite(f"method {what.name}", what.papers)
         return of_method + _task(getattr(what, "task", None))
-    if issubclass(cls, Sampler): return _cited(f"sampler {cls.__name__}", sampler_papers(what))
+    if issubclass(cls, Sampler): return _cite(f"sampler {cls.__name__}", sampler_papers(what))
     if issubclass(cls, Task):
         listed = what.papers if what is cls else _of_settings(what)
-        return _cited(f"task {what.kind}", listed)
+        return _cite(f"task {what.kind}", listed)
     raise ValueError(f"what={what!r}: must be a method, a sampler, a task or the name of one")
 
 
-def _cited(role: str, listed: Sequence[str] | Mapping[str, str]) -> list[Reason]:
+def _cite(role: str, listed: Sequence[str] | Mapping[str, str]) -> list[Reason]:
     "Attach a reason to each listed paper. The part's reason if it maps papers to reasons, else that of the entry."
     own = listed if isinstance(listed, Mapping) else {}
     found = []
@@ -119,14 +119,14 @@ def _task(task: dict | None) -> list[Reason]:
     kind = (task or {}).get("kind")
     try: cls = TASKS[kind]
     except ValueError: return []
-    return _cited(f"task {kind}", cls.papers_of(task))
+    return _cite(f"task {kind}", cls.papers_of(task))
 
 # %% ../../nbs/reports/04_citations.ipynb #2b4815c1
-def _named(name: str) -> list[Reason]:
+def _part_reasons(name: str) -> list[Reason]:
     if name in METHODS.names(): return reasons(method_class(name))
     note_same_name(name)
     if is_packaged(name): return _model(place_of(name))
-    if name in SAMPLERS.names(): return _cited(f"sampler {name}", SAMPLERS[name].papers)
+    if name in SAMPLERS.names(): return _cite(f"sampler {name}", SAMPLERS[name].papers)
     if name in papers(): return [(name, field_of(papers()[name], "why"))]
     if name in TASKS.names(): return reasons(TASKS[name])
     if Path(name).is_dir(): return _model(resolve(name)[0])

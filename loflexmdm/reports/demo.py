@@ -5,7 +5,7 @@ model that inserts a path from its goal backwards, and 100 molecules; each numbe
 
 # %% auto #0
 __all__ = ['STEPS', 'SMALL', 'ORDERS', 'TASK', 'BAR', 'ANSWERS', 'MEDIUM', 'MOLECULES', 'STAR_COLUMNS', 'MOLECULE_COLUMNS',
-           'star_recipe', 'trained', 'answer_metrics', 'bound_of', 'longest_exact', 'plot_from_goal', 'indented',
+           'star_recipe', 'train_model', 'answer_metrics', 'bound_of', 'longest_exact', 'plot_from_goal', 'indent',
            'save_figure', 'plot_curves', 'figures_table', 'compare_orders', 'medium_graphs', 'molecule_figures', 'demo']
 
 # %% ../../nbs/reports/05_demo.ipynb #18e4ebb2
@@ -51,7 +51,7 @@ def star_recipe(order: str, steps: int = STEPS, seed: int = 0) -> Recipe:
     return recipe("star-mixed-ordered", steps=steps, seed=seed, **SMALL, **ORDERS[order])
 
 
-def trained(order: str, directory: Path, steps: int = STEPS, seed: int = 0, progress: bool = True) -> Model:
+def train_model(order: str, directory: Path, steps: int = STEPS, seed: int = 0, progress: bool = True) -> Model:
     "Train the model of `star_recipe` from scratch. An older run in `directory` is replaced. ValueError for others."
     if directory.exists(): remove_run(directory)
     return star_recipe(order, steps, seed).trainer(directory, progress=progress).fit()
@@ -112,7 +112,7 @@ molecules with QED of at least 0.6 (drug-like) and SA of at most 4 (easy to make
 eight."""
 
 
-def indented(text: str) -> str:
+def indent(text: str) -> str:
     "Wrap and indent text to at most 100 characters."
     return textwrap.fill(" ".join(text.split()), 100, initial_indent="     ", subsequent_indent="     ")
 
@@ -161,7 +161,7 @@ def compare_orders(out: Path, n: int, seed: int, steps: int, progress: bool = Tr
     rows, ax = [], None
     for order, colour in zip(ORDERS, (PALETTE["blue"], PALETTE["orange"])):
         print(f"     {order} order", flush=True)
-        model = trained(order, out / order, steps, seed, progress)
+        model = train_model(order, out / order, steps, seed, progress)
         row, samples = answer_metrics(model, n, seed)
         ax = plot_from_goal(task_from(model.method.task), samples, ax, order, colour)
         rows.append(row)
@@ -196,17 +196,17 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     steps = STEPS if steps is None else steps
 
-    print(f"1/3  Does the order matter? Two models, {steps} steps each\n{indented(TASK)}\n{indented(BAR)}", flush=True)
+    print(f"1/3  Does the order matter? Two models, {steps} steps each\n{indent(TASK)}\n{indent(BAR)}", flush=True)
     orders = compare_orders(out, n, seed, steps, progress)
-    print(f"{figures_table(orders)}\n{indented(ANSWERS.format(n=n))}", flush=True)
+    print(f"{figures_table(orders)}\n{indent(ANSWERS.format(n=n))}", flush=True)
 
     print("2/3  Larger graphs, a packaged model", flush=True)
     medium = medium_graphs(out, min(n, 200), seed)
-    print(f"{figures_table([medium])}\n{indented(MEDIUM)}", flush=True)
+    print(f"{figures_table([medium])}\n{indent(MEDIUM)}", flush=True)
 
     print("3/3  100 molecules, packaged model molecules-moses-ar (from left to right)", flush=True)
     molecules = molecule_figures(out, 100, seed)
-    print(f"{figures_table([molecules], MOLECULE_COLUMNS)}\n{indented(MOLECULES)}", flush=True)
+    print(f"{figures_table([molecules], MOLECULE_COLUMNS)}\n{indent(MOLECULES)}", flush=True)
 
     seconds = round(time.perf_counter() - started, 1)
     settings = dict(version=__version__, torch=torch.__version__, seed=seed, steps=steps, seconds=seconds)

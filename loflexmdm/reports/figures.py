@@ -68,7 +68,7 @@ def _token_box(column: int, row: int, text: str, fill: str, edge: str, bold: boo
     )
 
 # %% ../../nbs/reports/01_figures.ipynb #402e6973
-def _inserted(before: Sequence[int], after: Sequence[int]) -> int | None:
+def _new_mask(before: Sequence[int], after: Sequence[int]) -> int | None:
     "Return the index of a mask inserted between frames. None if the change was of another kind."
     if len(after) != len(before) + 1: return None
     changed = (i for i, (a, b) in enumerate(zip(before, after)) if a != b)
@@ -107,12 +107,12 @@ def _svg(columns: int, rows: int, title: str, drawn: Iterable[str], seconds: flo
 
 def _row(k: int, before: Sequence[int], frame: Sequence[int], vocabulary: Vocabulary, seconds: float) -> str:
     "Draw row `k` of a strip. It appears after k times `seconds`."
-    new = _inserted(before, frame)
+    new = _new_mask(before, frame)
     boxes = [_box(i, k, t, vocabulary, i == new) for i, t in enumerate(frame)]
-    return _appearing(k * seconds, boxes)
+    return _fade_in(k * seconds, boxes)
 
 # %% ../../nbs/reports/01_figures.ipynb #af483377
-def _appearing(delay: float, boxes: Iterable[str]) -> str:
+def _fade_in(delay: float, boxes: Iterable[str]) -> str:
     "Group boxes that appear after a delay in seconds."
     style = f"animation-delay: {delay:.1f}s; animation-fill-mode: backwards"
     return f'<g class="row" style="{style}">{"".join(boxes)}</g>'
@@ -189,7 +189,7 @@ def edit_strip(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, se
 def _edit_row(k: int, row: Iterable[tuple[int, str, str | None]], seconds: float) -> str:
     "Draw row `k` of an edit strip. It appears after k times `seconds`."
     boxes = [_edit_box(x, k, text, kind) for x, text, kind in row]
-    return _appearing(k * seconds, boxes)
+    return _fade_in(k * seconds, boxes)
 
 
 def _edit_box(column: int, row: int, text: str, kind: str | None) -> str:

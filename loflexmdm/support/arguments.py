@@ -8,7 +8,7 @@ __all__ = ['read_count', 'read_items']
 # %% ../../nbs/support/23_arguments.ipynb #ar000003
 from collections.abc import Iterable, Mapping, Set
 
-from .limits import Limit, clipped, clipped_line
+from .limits import Limit, clip, clipped_line
 
 # %% ../../nbs/support/23_arguments.ipynb #ar000008
 def read_count(name: str, value: object, least: int = 1, limit: Limit | None = None) -> int:
@@ -23,8 +23,8 @@ def read_count(name: str, value: object, least: int = 1, limit: Limit | None = N
     else:
         try: number = value.__index__()  # of numpy and torch
         except (AttributeError, TypeError): number = None
-    if number is None: raise ValueError(f"{name}={clipped(value)}: must be a whole number of at least {least}")
-    if number < least: raise ValueError(f"{name}={clipped(value)}: must be at least {least}")
+    if number is None: raise ValueError(f"{name}={clip(value)}: must be a whole number of at least {least}")
+    if number < least: raise ValueError(f"{name}={clip(value)}: must be at least {least}")
     if limit is not None: limit.check(number, name)
     return number
 
@@ -36,7 +36,7 @@ def read_items(name: str, value: object) -> list:
     argument's `name`, for anything else, and names the first item that is neither."""
     wanted = "a list of texts, or of lists of tokens, is needed"
     if isinstance(value, str): return [value]
-    shown = lambda value: clipped_line(clipped(value))
+    shown = lambda value: clipped_line(clip(value))
     unordered = isinstance(value, Mapping | Set | bytes) or hasattr(value, "columns")
     if unordered or not isinstance(value, Iterable): raise ValueError(f"{name}={shown(value)}: {wanted}")
     kept = str | list | tuple

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Count', 'AtLeastTwo', 'Natural', 'Positive', 'NonNegative', 'AboveOne', 'Fraction', 'OnOffAuto', 'T', 'one_of',
-           'accepted_by', 'allowed_range', 'message', 'config', 'config_from', 'own_comments', 'comments_of',
+           'text_type', 'allowed_range', 'message', 'config', 'config_from', 'own_comments', 'comments_of',
            'config_schema']
 
 # %% ../../nbs/support/04_configs.ipynb #872e0296
@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic.dataclasses import is_pydantic_dataclass
 from pydantic_core import PydanticCustomError
 
-from .limits import clipped
+from .limits import clip
 
 from .registries import did_you_mean
 
@@ -51,12 +51,12 @@ def _on_off_auto(value: object) -> bool | str:
 OnOffAuto = Annotated[Any, AfterValidator(_on_off_auto), WithJsonSchema(dict(enum=[True, False, "auto"]))]
 
 
-def accepted_by(check) -> Any:
+def text_type(check) -> Any:
     "Return a text field type that passes `check`. The ValueError of `check` is the message."
-    def checked(value: str) -> str:
+    def check_text(value: str) -> str:
         check(value)
         return value
-    return Annotated[str, AfterValidator(checked)]
+    return Annotated[str, AfterValidator(check_text)]
 
 # %% ../../nbs/support/04_configs.ipynb #f1cf745f
 def allowed_range(bounds: Mapping[str, Any], kind: type) -> str:
@@ -80,7 +80,7 @@ def _choices(value: object, names: list[str]) -> str:
     "Format a wrong value with its choices."
     quoted = isinstance(value, str) and value in names  # a switch written as a text
     hint = " (write it without quotes)" if quoted else did_you_mean(value, names)
-    return f"{clipped(value)}{hint}: choose one of {', '.join(names)}"
+    return f"{clip(value)}{hint}: choose one of {', '.join(names)}"
 
 # %% ../../nbs/support/04_configs.ipynb #p8a11cbf
 def _field_message(field, key: str, error: Mapping[str, Any]) -> str:
@@ -91,13 +91,13 @@ def _field_message(field, key: str, error: Mapping[str, Any]) -> str:
     if kind == "one_of": return f"{key}={_choices(value, context['choices'].split(', '))}"
     if kind == "missing": return f"{key} is missing"
     if kind.endswith("_type"):
-        return f"{key}={clipped(value)} must be of type {field.annotation.__name__}"
+        return f"{key}={clip(value)} must be of type {field.annotation.__name__}"
     if kind == "value_error":
         message = str(context["error"])
         return message if message.startswith(key) else f"{key}: {message}"
     names = ("gt", "ge", "lt", "le", "allow_inf_nan")
     bounds = {name: getattr(m, name) for m in field.metadata for name in names if hasattr(m, name)}
-    return f"{key}={clipped(value)}: {allowed_range(bounds, field.annotation)}"
+    return f"{key}={clip(value)}: {allowed_range(bounds, field.annotation)}"
 
 
 def message(cls: type, error: ValidationError) -> str:
@@ -108,7 +108,7 @@ def message(cls: type, error: ValidationError) -> str:
     key = first["loc"][0] if first["loc"] else None
     if type(key) is int and key < len(known): key = known[key]  # positional argument
     if unknown:
-        return f"unknown key {clipped(key)}{did_you_mean(key, known)}; known: {', '.join(known)}"
+        return f"unknown key {clip(key)}{did_you_mean(key, known)}; known: {', '.join(known)}"
     if key in known: return _field_message(cls.__pydantic_fields__[key], key, first)
     return (str(first["ctx"]["error"]) if first["type"] == "value_error" else f"{cls.__name__}: {first['msg']}")
 
@@ -134,7 +134,7 @@ def config(cls: type[T], frozen: bool = True) -> type[T]:
 
 # %% ../../nbs/support/04_configs.ipynb #3cac4eb4
 @cache
-def _checked(cls: type) -> type:
+def _with_checks(cls: type) -> type:
     "Return the class if it checks its values, else a checking subclass."
     return (cls if is_pydantic_dataclass(cls) else config(cls, frozen=cls.__dataclass_params__.frozen))
 
@@ -145,8 +145,8 @@ def config_from(cls: type[T], values: dict, what: str = "config") -> T:
     ValueError begins with `what` and names an unknown key, wrong type or value."""
     names = [f.name for f in fields(cls) if f.init]
     if not isinstance(values, dict):
-        raise ValueError(f"{what}: {clipped(values)} must be a table of {', '.join(names)}")
-    checked = _checked(cls)
+        raise ValueError(f"{what}: {clip(values)} must be a table of {', '.join(names)}")
+    checked = _with_checks(cls)
     try: made = checked(**values)
     except ValueError as e: raise ValueError(f"{what}: {e}") from None
     return made if checked is cls else cls(**{name: getattr(made, name) for name in names})
@@ -170,7 +170,7 @@ def comments_of(cls: type) -> dict[str, str]:
 
 def config_schema(cls: type, title: str | None = None) -> dict:
     "Return the JSON schema of a configuration, titled `title`. Field comments are its descriptions."
-    schema, comments = TypeAdapter(_checked(cls)).json_schema(), comments_of(cls)
+    schema, comments = TypeAdapter(_with_checks(cls)).json_schema(), comments_of(cls)
     for key, entry in schema["properties"].items():
         del entry["title"]
         if key in comments: entry["description"] = comments[key]

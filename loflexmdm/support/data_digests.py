@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from .atomic_files import file_digest
-from .limits import clipped
+from .limits import clip
 
 # %% ../../nbs/support/09_data_digests.ipynb #86dcf212
 def row_digest(tokens: Iterable[str]) -> bytes:
@@ -105,7 +105,7 @@ def _check_digests(then: object, where: object):
     for name, part in parts.items():
         if isinstance(part, Mapping) and (name == "settings" or type(part.get("rows")) is int):
             continue
-        raise ValueError(f"{where}: damaged ({name}={clipped(part, 60)} does not identify data)")
+        raise ValueError(f"{where}: damaged ({name}={clip(part, 60)} does not identify data)")
 
 
 def check_data(then: Mapping, now: Mapping, where: object, allowed: bool = False) -> Sequence[str]:

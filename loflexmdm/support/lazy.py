@@ -27,9 +27,9 @@ def lazy_names(package: str, path: str | Path, rooms: Sequence[str] = ()) -> tup
         if name in rooms: return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    def listed() -> list[str]: return sorted({*vars(sys.modules[package]), *homes, *rooms})
+    def list_names() -> list[str]: return sorted({*vars(sys.modules[package]), *homes, *rooms})
 
-    return sorted(homes), get, listed
+    return sorted(homes), get, list_names
 
 
 def _called_by_help() -> bool:

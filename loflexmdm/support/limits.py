@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SPENDING', 'LINE', 'DESCRIPTION', 'EXPANSION', 'CELLS', 'SMILES', 'TOKENS', 'ROWS', 'STATES', 'ATOMS', 'SECONDS',
-           'BATCH', 'STEPS', 'CALLS', 'PROCESSES', 'WEIGHTS', 'LIMITS', 'T', 'BUDGETED', 'clipped', 'visible',
+           'BATCH', 'STEPS', 'CALLS', 'PROCESSES', 'WEIGHTS', 'LIMITS', 'T', 'BUDGETED', 'clip', 'visible',
            'clipped_line', 'Spending', 'Limit', 'too_long', 'check_time', 'Budget']
 
 # %% ../../nbs/support/01_limits.ipynb #3e4a3697
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 # %% ../../nbs/support/01_limits.ipynb #e672a3e9
-def clipped(value: object, most: int = 200) -> str:
+def clip(value: object, most: int = 200) -> str:
     "Return `repr` of a value in about `most` characters. A longer one is cut to its beginning and its length."
     if isinstance(value, (str, bytes)) and len(value) > most:
         return f"{value[:most // 2]!r}... ({len(value):,} characters)"
@@ -65,7 +65,7 @@ class Limit(NamedTuple):
         "Current maximum here. ValueError for a variable that is not a positive whole number."
         text = os.environ.get(self.variable, "")
         if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0 or text == ""):
-            raise ValueError(f"{self.variable}={clipped(text)}: must be a positive whole number")
+            raise ValueError(f"{self.variable}={clip(text)}: must be a positive whole number")
         own = int(text or self.most)
         return min(own, SPENDING.get().most.get(self.variable, own))
 
@@ -140,7 +140,7 @@ class Budget:
         for name, limit in BUDGETED.items():
             if (n := getattr(self, name)) is None: continue
             if isinstance(n, bool) or not isinstance(n, int | float) or not n > 0:
-                raise ValueError(f"{name}={clipped(n)}: must be a positive number")
+                raise ValueError(f"{name}={clip(n)}: must be a positive number")
             limit.check(n, name)
             most[limit.variable] = n
         seconds = SECONDS.now if self.seconds is None else self.seconds

@@ -68,7 +68,7 @@ ROUNDS = 12
 _WORD = 2**64 - 1
 
 
-def _mixed(x: int) -> int:
+def _mix(x: int) -> int:
     "Apply SplitMix64's mixing step to 64 bits."
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _WORD
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _WORD
@@ -86,7 +86,7 @@ class Feistel(Sequence):
         self.n = n
         self.a = isqrt(n - 1) + 1
         self.b = -(-n // self.a)
-        self.keys = [_mixed(seed_of(*key, "round", k)) for k in range(ROUNDS)]
+        self.keys = [_mix(seed_of(*key, "round", k)) for k in range(ROUNDS)]
 
     def __len__(self) -> int: return self.n
 
@@ -100,8 +100,8 @@ class Feistel(Sequence):
         "Apply the network to a number of the rectangle."
         left, right = divmod(i, self.b)
         for even, odd in zip(self.keys[::2], self.keys[1::2]):
-            left = (left + _mixed(even + right & _WORD)) % self.a
-            right = (right + _mixed(odd + left & _WORD)) % self.b
+            left = (left + _mix(even + right & _WORD)) % self.a
+            right = (right + _mix(odd + left & _WORD)) % self.b
         return left * self.b + right
 
 # %% ../../nbs/support/05_random_numbers.ipynb #82072e6a

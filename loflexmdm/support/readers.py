@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MARKS', 'LEGACY', 'BESIDE', 'ALWAYS', 'DOTS', 'FASTA', 'encoding_of', 'encoding_in', 'is_file', 'names_beside',
-           'missing_file', 'opener_of', 'open_text', 'unpacking', 'limited_lines', 'bad_bytes', 'checked_lines',
+           'missing_file', 'opener_of', 'open_text', 'name_damage', 'limited_lines', 'bad_bytes', 'checked_lines',
            'read_lines', 'read_text', 'parse_json', 'read_whole', 'read_json', 'read_toml', 'jsonl_rows', 'read_jsonl',
            'ending_of']
 
@@ -100,12 +100,12 @@ def open_text(path: str | os.PathLike, errors: str = "strict", newline: str | No
     `open`; by default every line ends in one newline character."""
     is_file(path)  # refuses a pipe
     opener = opener_of(path)
-    with unpacking(path), opener(path, "rb") as f: start = f.read(4)
+    with name_damage(path), opener(path, "rb") as f: start = f.read(4)
     return opener(path, "rt", encoding=encoding_of(start), errors=errors, newline=newline)
 
 # %% ../../nbs/support/10_readers.ipynb #c5941622
 @contextmanager
-def unpacking(path: str | os.PathLike) -> Iterator[None]:
+def name_damage(path: str | os.PathLike) -> Iterator[None]:
     "Raise ValueError for a damaged compressed file."
     try: yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as e:
@@ -123,7 +123,7 @@ def limited_lines(file: TextIO, path: str | os.PathLike) -> Iterator[str]:
     times its size."""
     most, packed = LINE.now, opener_of(path) is gzip.open
     for number in count(1):
-        with unpacking(path): line = file.readline(most)
+        with name_damage(path): line = file.readline(most)
         if not line: return
         if len(line) >= most: LINE.check(most + 1, f"{path}, line {number}")
         if packed and (number % 1000 == 0 or len(line) > 2**16): _check_expansion(file.buffer, path)
@@ -139,7 +139,7 @@ def bad_bytes(path: Path) -> str:
     """Return a message that locates the first undecodable byte.
 
     Line and byte are counted from 1. ValueError if the file is compressed and cut off after it."""
-    with unpacking(path), opener_of(path)(path, "rb") as f: data = f.read(ALWAYS)
+    with name_damage(path), opener_of(path)(path, "rb") as f: data = f.read(ALWAYS)
     encoding = encoding_of(data[:4])
     try: data.decode(encoding)
     except UnicodeDecodeError as e:

@@ -6,7 +6,7 @@
 __all__ = ['ABSENT', 'BY_LINE', 'Parsed', 'BLANK', 'COLOURS', 'MISSING', 'MINUS', 'SMALL', 'FORMATS', 'TABLE_ENDINGS',
            'JSON_ENDINGS', 'EXPECTED', 'NAMED', 'NA_FORMATS', 'HEAD', 'SAMPLE', 'TEXT_COLUMNS', 'USUAL_NAMES',
            'UNREADABLE', 'TAR', 'SDF', 'COUNTS', 'JSON', 'DELIMITERS', 'NAME', 'Rows', 'MOST_TITLES', 'SPAN', 'SOURCES',
-           'Record', 'LeftOut', 'Layout', 'number_in', 'text_of', 'tokens_in', 'Records', 'described', 'by_reason',
+           'Record', 'LeftOut', 'Layout', 'number_in', 'text_of', 'tokens_in', 'Records', 'describe_texts', 'by_reason',
            'read_line', 'column_place', 'usual_column', 'holds_sdf', 'column_by_content', 'head_of', 'head_text',
            'head_lines', 'layout_of', 'table_rows', 'rows_of_lines', 'parser_of', 'read_records', 'chosen_column',
            'Again']
@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import NamedTuple
 from unicodedata import is_normalized
 
-from .limits import DESCRIPTION, LINE, clipped, clipped_line
+from .limits import DESCRIPTION, LINE, clip, clipped_line
 from .packed_tables import parquet_columns, parquet_rows, sheet_rows, unsaved_formula, workbook
 from .readers import FASTA, LEGACY, checked_lines, encoding_in, encoding_of, ending_of
-from .readers import is_file, missing_file, opener_of, parse_json, read_text, unpacking
+from .readers import is_file, missing_file, opener_of, parse_json, read_text, name_damage
 
 # %% ../../nbs/support/20_records.ipynb #rceb48fc
 class Record(NamedTuple):
@@ -108,7 +108,7 @@ def tokens_in(value: object, where: str) -> str | list[str]:
     is_list = isinstance(value, Sequence) and not isinstance(value, bytes | str)
     if is_list and all(isinstance(v, str | int) and not isinstance(v, bool) for v in value):
         return list(map(str, value))
-    raise ValueError(f"{where}: {clipped(value, 40)} is neither a text nor a list of tokens")
+    raise ValueError(f"{where}: {clip(value, 40)} is neither a text nor a list of tokens")
 
 # %% ../../nbs/support/20_records.ipynb #rc82f919
 class Records:
@@ -255,7 +255,7 @@ class Records:
         unit = "characters" if alphabet is None else "tokens"
         if alphabet is None: alphabet = set().union(*(record.text for record in self.rows))
         if lengths is None: lengths = Counter(len(record.text) for record in self.rows)
-        return self.about(described(alphabet, lengths, unit))
+        return self.about(describe_texts(alphabet, lengths, unit))
 
     def __str__(self) -> str: return self.line()
 
@@ -263,7 +263,7 @@ class Records:
 SMALL = 40  # an alphabet of at most this size is printed
 
 
-def described(alphabet: Iterable[str], lengths: Mapping[int, int], unit: str = "tokens") -> str:
+def describe_texts(alphabet: Iterable[str], lengths: Mapping[int, int], unit: str = "tokens") -> str:
     "Describe an alphabet and the lengths of texts. `lengths` counts the texts of each length."
     tokens, total = sorted(alphabet), sum(lengths.values())
     if not total: return ""
@@ -376,7 +376,7 @@ def column_by_content(layout: "Layout", parse: Callable, likely: Callable[[list[
 def head_of(path: Path) -> bytes:
     "Return the first bytes of a file, unpacked. ValueError for a known format that is not read."
     is_file(path)  # refuses a pipe
-    with unpacking(path), opener_of(path)(path, "rb") as f: head = f.read(HEAD)
+    with name_damage(path), opener_of(path)(path, "rb") as f: head = f.read(HEAD)
     start = head.lstrip(b"\xef\xbb\xbf \r\n\t")
     found = next((said for mark, said in UNREADABLE.items() if start[:len(mark)].lower() == mark.lower()), "")
     if head.startswith(TAR[1], TAR[0]): found = "a tar archive; unpack it first"
@@ -424,7 +424,7 @@ def _refuse(path: Path, expected: str):
     why = dict(fasta="FASTA, where each record begins with >", fastq="FASTQ, where each record begins with @",
                json="JSON", **{"json lines": "JSON lines"}).get(expected, expected)
     lack = "not FASTA, it has no record (a line that begins with >)" if expected == "fasta" and not first else ""
-    raise ValueError(f"{path}, line {number}: {lack or f'not {why}'}: {clipped(first.strip(), 60)}; "
+    raise ValueError(f"{path}, line {number}: {lack or f'not {why}'}: {clip(first.strip(), 60)}; "
                      "correct it, or rename it to .txt, whose lines are texts")
 
 # %% ../../nbs/support/20_records.ipynb #rce2a5c7
@@ -636,14 +636,14 @@ def rows_of_lines(lines: Iterator[tuple[int, str]], delimiter: str, closed: Call
             yield number, text.split(delimiter) if text else []
             continue
         held = []
-        row = _quoted_row(line, chain(_drained(ahead), lines), held, delimiter)
+        row = _quoted_row(line, chain(_drain(ahead), lines), held, delimiter)
         if held and (row is None or closed and not closed(row)):
             row = None if row is None else _quoted_row(line, iter(()), [], delimiter)
             ahead.extendleft(reversed(held))
         yield number, LeftOut("quote not closed", text=line.strip()) if row is None else row
 
 
-def _drained(ahead: deque) -> Iterator:
+def _drain(ahead: deque) -> Iterator:
     while ahead: yield ahead.popleft()
 
 # %% ../../nbs/support/20_records.ipynb #rcc08714
@@ -777,7 +777,7 @@ def _xlsx_layout(path: Path, column: str = "", usual: Sequence[str] = TEXT_COLUM
     notes = [f"the sheet {title} is read, of {clipped_line(', '.join(sheets), 200)}"] * (len(sheets) > 1)
     notes += _header_notes(tables[title], first > sheets[title][0][0])
     if formula := unsaved_formula(path, title, values[title], SAMPLE):
-        notes.append(f"formulas without stored values, such as {clipped(formula, 40)}, are blank; "
+        notes.append(f"formulas without stored values, such as {clip(formula, 40)}, are blank; "
                      "open the workbook in a spreadsheet program and save it again")
     return Layout("xlsx", tuple(cell.strip() for cell in header), first=first, sheet=title, notes=tuple(notes))
 
@@ -856,7 +856,7 @@ def _rows_and_names(source: object, where: str) -> tuple[Iterable, list[str]]:
     names = getattr(source, "column_names", getattr(source, "columns", None))
     if names is not None and not callable(names): return _frame_rows(source), [str(name) for name in names]
     if isinstance(source, bytes) or not isinstance(source, Iterable):
-        raise ValueError(f"{where}: {clipped(source, 60)} is not a source of texts; {SOURCES}")
+        raise ValueError(f"{where}: {clip(source, 60)} is not a source of texts; {SOURCES}")
     rows = source if isinstance(source, Sequence) else _rows_of_array(source, where)
     return rows, list(dict.fromkeys(str(key) for row in rows if isinstance(row, Mapping) for key in row))
 

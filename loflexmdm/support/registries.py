@@ -5,8 +5,8 @@ first use."""
 
 # %% auto #0
 __all__ = ['NEAR', 'NEAR_SHORT', 'FILES', 'METHODS', 'SAMPLERS', 'TASKS', 'NETWORKS', 'SCHEDULES', 'nearest', 'did_you_mean',
-           'code_allowed', 'check_code_allowed', 'code_place', 'absolute_name', 'run_file', 'is_own', 'Registry',
-           'imported', 'check_argument']
+           'permit_code', 'check_code_allowed', 'code_place', 'absolute_name', 'run_file', 'is_own', 'Registry',
+           'import_object', 'check_argument']
 
 # %% ../../nbs/support/02_registries.ipynb #b40f363a
 import contextlib
@@ -24,7 +24,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from .limits import clipped, clipped_line
+from .limits import clip, clipped_line
 
 # %% ../../nbs/support/02_registries.ipynb #8440f4b2
 NEAR = 0.75  # least similarity of a mistyped name, by difflib; one letter of four differs
@@ -53,7 +53,7 @@ _ALLOWED = ContextVar("code of files may run", default=False)
 
 
 @contextlib.contextmanager
-def code_allowed(allowed: bool = True) -> Iterator[None]:
+def permit_code(allowed: bool = True) -> Iterator[None]:
     "Let recipes, models and goals name code, in this block."
     token = _ALLOWED.set(allowed or _ALLOWED.get())
     try: yield
@@ -61,7 +61,7 @@ def code_allowed(allowed: bool = True) -> Iterator[None]:
 
 
 def check_code_allowed(key: str, value: str):
-    "Raise ValueError for code named by a file, outside of `code_allowed`."
+    "Raise ValueError for code named by a file, outside of `allow_code`."
     if _ALLOWED.get(): return
     raise ValueError(
         f"{key}={value!r}: the file names code, which does not run; allow it with --allow-code, in Python "
@@ -136,7 +136,7 @@ class Registry(Mapping):
 
         ValueError lists the names, or gives the reason why a plug-in cannot be used."""
         if not isinstance(name, str):
-            raise ValueError(f"{self.what}={clipped(name)}: not in {', '.join(self.names())}")
+            raise ValueError(f"{self.what}={clip(name)}: not in {', '.join(self.names())}")
 
         if self.base and code_place(name): return self.of_file(name)
 
@@ -150,10 +150,10 @@ class Registry(Mapping):
         known = self.names()
         hint = did_you_mean(name, known)
         file = ", or FILE.py:Class" if self.base else ""
-        raise ValueError(f"{self.what}={clipped(name)}{hint}: choose one of {', '.join(known)}{file}")
+        raise ValueError(f"{self.what}={clip(name)}{hint}: choose one of {', '.join(known)}{file}")
 
     def of_file(self, name: str) -> type:
-        "Return the class `FILE.py:Class`. ValueError unless loaded before or `code_allowed`."
+        "Return the class `FILE.py:Class`. ValueError unless loaded before or `allow_code`."
         name = absolute_name(name)
         if name not in self.classes:
             check_code_allowed(self.what, name)
@@ -168,7 +168,7 @@ class Registry(Mapping):
         name = absolute_name(name)
         if name in self.classes: return name
         module = run_file(place[0], f"{self.what}={name!r}")
-        cls, base = getattr(module, place[1], None), imported(self.base)
+        cls, base = getattr(module, place[1], None), import_object(self.base)
         if not (isinstance(cls, type) and issubclass(cls, base)):
             raise ValueError(f"{self.what}={name!r}: {place[0]} has no class {place[1]!r} that extends {self.base}")
         cls.name = name
@@ -242,7 +242,7 @@ NETWORKS = Registry("network", ("loflexmdm.networks",), "loflexmdm.networks")
 SCHEDULES = Registry("schedule", ("loflexmdm.process.clocks",), "loflexmdm.schedules")
 
 
-def imported(name: str):
+def import_object(name: str):
     """Import and return the object of a dotted name.
 
     A lower room calls functions of a higher one this way, so that import statements only point down."""
@@ -259,8 +259,8 @@ def check_argument(cls: type, method: str, place: int, check: Callable[[Any], ob
     name = list(signature(own).parameters)[place]
 
     @wraps(own)
-    def checked(*args, **kwargs):
+    def check(*args, **kwargs):
         if place < len(args): check(args[place])
         elif name in kwargs: check(kwargs[name])
         return own(*args, **kwargs)
-    setattr(cls, method, checked)
+    setattr(cls, method, check)

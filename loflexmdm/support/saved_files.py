@@ -12,8 +12,8 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from .atomic_files import check_seal, recorded
-from .limits import clipped
+from .atomic_files import check_seal, read_digests
+from .limits import clip
 from .readers import read_json
 from .registries import METHODS
 
@@ -62,7 +62,7 @@ def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
     A run's best model wins over its newest complete checkpoint. FileNotFoundError if there is neither."""
     path = place_of(directory)
     if (path / CONFIG_FILE).is_file():
-        averaged = (path / AVERAGE_FILE).is_file() or AVERAGE_FILE in recorded(path / CONFIG_FILE)
+        averaged = (path / AVERAGE_FILE).is_file() or AVERAGE_FILE in read_digests(path / CONFIG_FILE)
         return path, AVERAGE_FILE if averaged else WEIGHTS_FILE
     if (path / "best" / CONFIG_FILE).is_file(): return path / "best", WEIGHTS_FILE
     complete = sorted(
@@ -85,7 +85,7 @@ def _check_config(meta, path: Path):
     for key in ("format", "method", "vocabulary", "config"):
         if key not in meta: raise ValueError(f"{path}: {key!r} is missing")
     if type(meta["format"]) is not int or meta["format"] < 1:
-        raise ValueError(f"{path}: format={clipped(meta['format'])} must be a positive whole number")
+        raise ValueError(f"{path}: format={clip(meta['format'])} must be a positive whole number")
     if meta["format"] > FORMAT:
         raise ValueError(
             f"{path}: format {meta['format']} is newer than this version reads ({FORMAT}); upgrade loflexmdm"
@@ -99,12 +99,12 @@ def _check_config(meta, path: Path):
     if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
         raise ValueError(f"{path}: vocabulary must be a list of tokens")
     if meta.get("dtype", "float32") not in DTYPES:
-        raise ValueError(f"{path}: dtype={clipped(meta['dtype'])}: choose one of {', '.join(DTYPES)}")
+        raise ValueError(f"{path}: dtype={clip(meta['dtype'])}: choose one of {', '.join(DTYPES)}")
     task = meta.get("task")
     if not isinstance(task, dict | None):
-        raise ValueError(f"{path}: task={clipped(task)}: must be the settings of a task, or null")
+        raise ValueError(f"{path}: task={clip(task)}: must be the settings of a task, or null")
     if not isinstance(meta.get("trained_for", {}), dict):
-        raise ValueError(f"{path}: trained_for={clipped(meta['trained_for'])}: must be a table")
+        raise ValueError(f"{path}: trained_for={clip(meta['trained_for'])}: must be a table")
 
 
 def read_config(directory: str | os.PathLike) -> dict:

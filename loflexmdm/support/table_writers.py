@@ -75,7 +75,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping], delimiter: str = "
     return text.getvalue()
 
 
-def _delimited(delimiter: str) -> Callable[[Sequence[Mapping]], bytes]:
+def _write_delimited(delimiter: str) -> Callable[[Sequence[Mapping]], bytes]:
     return lambda rows: csv_text(columns_of(rows), rows, delimiter).encode()
 
 
@@ -146,7 +146,7 @@ def _arrow_column(values: Sequence) -> "pa.Array":  # noqa: F821
 
 
 TABLE_WRITERS = {
-    ".csv": _delimited(","), ".tsv": _delimited("\t"), ".jsonl": _json_lines, ".xlsx": _xlsx, ".parquet": _parquet,
+    ".csv": _write_delimited(","), ".tsv": _write_delimited("\t"), ".jsonl": _json_lines, ".xlsx": _xlsx, ".parquet": _parquet,
 }  # ending -> bytes of a file with these rows
 
 

@@ -22,7 +22,7 @@ from ..process.states import SPECIAL_TOKENS, Example, Pair, Vocabulary, gap_mark
 from ..process.streams import UNLIMITED
 from ..samplers import Samples
 from ..support.configs import config_from
-from ..support.limits import ROWS, TOKENS, clipped, clipped_line
+from ..support.limits import ROWS, TOKENS, clip, clipped_line
 from ..support.registries import TASKS, check_argument
 from .inputs import Part, TaskInputs
 
@@ -117,7 +117,7 @@ class TaskTexts:
         ValueError if the text is wrong."""
         return [... if is_gap(t, self.vocabulary) else t for t in self.words(text)]
 
-    def asked(self, text: str | None, ask: str | None = None, **options) -> tuple[str | None, tuple[str, ...]]:
+    def add_condition(self, text: str | None, ask: str | None = None, **options) -> tuple[str | None, tuple[str, ...]]:
         """Return the text of a prompt with its condition `ask` (NAME=VALUE) in it, and what was changed in the text.
 
         `options` are those of `prompt_options`, which a task with such options applies here. ValueError for a task
@@ -145,7 +145,7 @@ class TaskTexts:
         shown = self.text([self.gap if t is ... else t for t in prompt]) or " ".join(map(str, prompt))
         return f"{shown} ({given} token{'s' * (given != 1)} given, {where})"
 
-    def omitted(self, text: str, method: Method | None = None) -> str:
+    def omissions(self, text: str, method: Method | None = None) -> str:
         """Describe what the model cannot write and is left out of a user's text. The text is a prompt or a sequence
         to edit. '' if nothing is left out, which is the default, or if the text cannot be read."""
         return ""
@@ -265,7 +265,7 @@ class TaskData:
         "Return the number of sequences per split. UNLIMITED or more if they are generated."
         return {split: len(self.dataset(split)) for split in SPLITS}
 
-    def rejected(self) -> dict[str, int]:
+    def rejections(self) -> dict[str, int]:
         "Count the source's unused sequences, by reason."
         return {}
 
@@ -278,7 +278,7 @@ class TaskData:
         told = f"data: {sizes} sequences; vocabulary of {tokens} tokens; at most {self.longest} tokens in a sequence"
 
         # a second line only where something of the source is not used
-        lost = {reason: n for reason, n in self.rejected().items() if n}
+        lost = {reason: n for reason, n in self.rejections().items() if n}
         if not lost: return told
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in lost.items())
         return f"{told}\nleft out: {sum(lost.values()):,} of the source ({reasons})"
@@ -354,7 +354,7 @@ def tokens_as_text(row: Mapping) -> str:
 class TaskOutput(Part):
     "Terminal output, pictures and files of a task's samples."
     file_suffixes: tuple[str, ...] = ()  # file types that `evaluate_file` reads
-    output_suffixes: tuple[str, ...] = ()  # file types that `written` makes, besides .jsonl and .csv
+    output_suffixes: tuple[str, ...] = ()  # file types that `format_rows` makes, besides .jsonl and .csv
     salvages: bool = False  # whether the task's `describe` can repair samples (`salvage=True`)
 
     def pretty(self, row: Mapping) -> str:
@@ -376,7 +376,7 @@ class TaskOutput(Part):
         "Return a PNG of the rows to save beside the results, or None."
         return None
 
-    def accepted(self, row: Mapping) -> str | None:
+    def sample_key(self, row: Mapping) -> str | None:
         """Return a key of a valid sample from its results row. Equal samples have equal keys; None if it is not
         valid. ValueError if the task cannot tell, which is the default."""
         raise ValueError(f"the task {self.task.kind!r} cannot tell which samples are valid")
@@ -386,11 +386,11 @@ class TaskOutput(Part):
         quota or a line of text needs is in `Task.describe`."""
         return [{} for _ in rows]
 
-    def written(self, rows: Sequence[Mapping], suffix: str) -> str:
+    def format_rows(self, rows: Sequence[Mapping], suffix: str) -> str:
         "Format the rows as a file of type `suffix`, one of `output_suffixes`."
         raise NotImplementedError
 
-    def held(self, rows: Sequence[Mapping], suffix: str) -> int:
+    def count_rows(self, rows: Sequence[Mapping], suffix: str) -> int:
         "Count the rows that a file of type `suffix` holds, by default all."
         return len(rows)
 
@@ -519,7 +519,7 @@ def task_from(values: Mapping | Task, vocabulary: Vocabulary | None = None, data
     out of range."""
     if isinstance(values, Task): return values.with_data() if data else values
     if not isinstance(values, Mapping):
-        raise ValueError(f"task={clipped(values)}: must be a table with a kind")
+        raise ValueError(f"task={clip(values)}: must be a table with a kind")
     options = dict(values)
     cls = task_class(options.pop("kind", None))
     task = cls(config_from(cls.Config, options, f"task {cls.kind}"))

@@ -210,7 +210,7 @@ class BracketsTask(Task):
         strings that have the requested depth."""
         strings = self.strings(samples)
         n = len(strings)
-        asked = dict(asked=self.fraction_as_requested(samples)) if self.conditional else {}
+        asked = dict(asked=self.requested_fraction(samples)) if self.conditional else {}
 
         # total variation from the exact distribution of lengths, and of short strings
         lengths, short = self.length_law(), self.short_law()
@@ -231,7 +231,7 @@ class BracketsTask(Task):
         if not self.conditional or ANY in prompt: return True
         return self.condition_of(string)[0] in prompt
 
-    def fraction_as_requested(self, samples: Samples) -> float:
+    def requested_fraction(self, samples: Samples) -> float:
         "Compute the fraction of samples that are correct for their prompts."
         right = 0
         for ids, free in zip(samples.sequences, samples.free, strict=True):

@@ -82,7 +82,7 @@ class TaskInputs(Part):
         if column: raise ValueError(f"column={column!r}: {path} is not a table of prompts; leave it out")
         return None
 
-    def named(self, records: Records) -> Iterator[InputRow | LeftOut]:
+    def name_rows(self, records: Records) -> Iterator[InputRow | LeftOut]:
         "Yield each prompt of a file with its name, or why it has none."
         columns = [name.strip().lower() for name in records.names]
         place = next((columns.index(name) for name in NAMES if name in columns), None)

@@ -31,7 +31,7 @@ from ..process.states import MASK, SPECIAL_TOKENS, Example, Vocabulary, collate,
 from ..process.streams import UNLIMITED
 from ..samplers import Samples
 from ..support.atomic_files import write_file
-from ..support.configs import accepted_by, config
+from ..support.configs import text_type, config
 from ..support.random_numbers import generator_for
 from ..support.readers import read_jsonl
 from ..support.statistics import empirical_variation, variation_floor
@@ -274,7 +274,7 @@ TRIED = 1000  # draws of a sequence and numbers, before a pattern is left out
 class KnownLawConfig(SequencesConfig):
     "Source of sequences, patterns of their gaps, and exact answers."
     unit: str = "characters"  # words | characters
-    gaps: accepted_by(patterns_of) = "inner, ends, two, start, end, whole"  # patterns, or names of them
+    gaps: text_type(patterns_of) = "inner, ends, two, start, end, whole"  # patterns, or names of them
     cases: str = ""  # JSON lines of cases with exact answers, for testing
     given_length: bool = False  # one mask per missing token, in place of gaps
 
@@ -304,7 +304,7 @@ class KnownLawTask(SequencesTask):
         "Return sequences with gaps. Those for testing are the cases, if there are any."
         rows = self.splits[check_split(split)]
         if split == "test" and self.cases:
-            return Examples(len(self.cases), lambda i: self.encoded(self.cases[i].prompt, self.cases[i].fillings))
+            return Examples(len(self.cases), lambda i: self.encode_filled(self.cases[i].prompt, self.cases[i].fillings))
         if not rows: raise ValueError(f"the {split} split is empty: more sequences are needed")
         patterns = patterns_of(self.config.gaps)
         name, digests = Path(self.config.file).name or "sequences", self.data.digests
@@ -318,10 +318,10 @@ class KnownLawTask(SequencesTask):
         for _ in range(TRIED):
             tokens = rows[rng.randrange(len(rows))]
             lengths = pattern.draw(len(tokens), self.longest, rng)
-            if lengths: return self.encoded(*pattern.cut(tokens, lengths))
-        return self.encoded([...], [tokens])
+            if lengths: return self.encode_filled(*pattern.cut(tokens, lengths))
+        return self.encode_filled([...], [tokens])
 
-    def encoded(self, prompt: Sequence, fillings: Sequence[Sequence[str]]) -> Example:
+    def encode_filled(self, prompt: Sequence, fillings: Sequence[Sequence[str]]) -> Example:
         "Encode a filled prompt. With `given_length` all gaps are closed."
         example = filled_example(prompt, fillings, self.vocabulary)
         return example._replace(closed=[True] * len(example.closed)) if self.config.given_length else example

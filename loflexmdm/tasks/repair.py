@@ -16,8 +16,8 @@ from ..process.alignments import ERRORS, Corrupted
 from ..process.states import SPECIAL_TOKENS, Example, Pair, Vocabulary, collate
 from ..process.streams import UNLIMITED
 from ..samplers import Samples
-from ..support.configs import Count, Natural, accepted_by, config
-from ..support.limits import clipped
+from ..support.configs import Count, Natural, text_type, config
+from ..support.limits import clip
 from ..support.random_numbers import generator_for, permutation
 from ..support.readers import parse_json
 from .base import SPLITS, Examples, Task, TaskEdits, check_split, fewest_edits, task_from
@@ -26,10 +26,10 @@ from .base import SPLITS, Examples, Task, TaskEdits, check_split, fewest_edits, 
 def settings_from(text: str) -> dict:
     "Parse comma-separated settings in recipe format: `kinds = 2, max_pairs = 6`. ValueError for anything else."
     if text.count(".") > 1000:
-        raise ValueError(f"settings={clipped(text)}: more than 1000 dots")
+        raise ValueError(f"settings={clip(text)}: more than 1000 dots")
     try: return tomllib.loads(f"settings = {{{text}}}")["settings"]
     except RecursionError:
-        raise ValueError(f"settings={clipped(text)}: nested too deeply") from None
+        raise ValueError(f"settings={clip(text)}: nested too deeply") from None
     except tomllib.TOMLDecodeError as e:
         example = '"kinds = 2, max_pairs = 6"'
         raise ValueError(f"settings={text!r}: must be written as in TOML, such as {example} ({e})") from None
@@ -46,17 +46,17 @@ def _tokens_in(text: str) -> list:
     "Parse a JSON list. ValueError for anything else."
     tokens = parse_json(text, "tokens")
     if isinstance(tokens, list): return tokens
-    raise ValueError(f"tokens={clipped(tokens)}: must be a list")
+    raise ValueError(f"tokens={clip(tokens)}: must be a list")
 
 # %% ../../nbs/tasks/05_repair.ipynb #b4a74ced
 @config
 class RepairConfig:
     "Settings of the sequences to repair and their errors."
     inner: str = "brackets"  # kind of the task that provides the sequences
-    settings: accepted_by(settings_from) = ""  # settings of that task, e.g. kinds = 2, max_pairs = 6
+    settings: text_type(settings_from) = ""  # settings of that task, e.g. kinds = 2, max_pairs = 6
     errors: Count = 3  # most errors per sequence, uniform from `least` on
     least: Natural = 0  # fewest errors per sequence
-    kinds: accepted_by(kinds_from) = " ".join(ERRORS)  # equally likely kinds of errors
+    kinds: text_type(kinds_from) = " ".join(ERRORS)  # equally likely kinds of errors
     longest: Natural = 0  # longest sequence, start token included; 0: from the inner task
     tokens: str = ""  # vocabulary as a JSON list [the inner task's]
     seed: int = 0  # seed of the errors
@@ -155,7 +155,7 @@ class RepairTask(Task):
         sizes = self.inner.sizes()
         return {split: n for split, n in sizes.items() if split in SPLITS}
 
-    def rejected(self) -> dict[str, int]: return self.inner.rejected()
+    def rejections(self) -> dict[str, int]: return self.inner.rejections()
 
     def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:
         "Return a split's first `n` corrupted sequences and masks of locked prompts. Fewer if the split has fewer."

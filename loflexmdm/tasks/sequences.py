@@ -9,7 +9,7 @@ __all__ = ['Tokens', 'UNITS', 'FEWEST', 'ENOUGH', 'Cut', 'SUBWORDS', 'GAP_RULES'
            'cure_of_empty', 'read_sequences', 'sequences_of', 'token_rows', 'check_gaps', 'SequencesConfig',
            'tokenizer_of', 'cut_of', 'with_subwords', 'survival', 'SequenceOutput', 'WrittenSequences', 'usual_length',
            'far_lengths', 'SequenceData', 'arrange', 'sequence_data', 'records_of', 'stamp_of', 'SequencesTask',
-           'InSplits', 'from_disk', 'stretch', 'divided', 'cut_into', 'GapRule', 'rule_of', 'infill_example',
+           'InSplits', 'from_disk', 'stretch', 'divide', 'cut_into', 'GapRule', 'rule_of', 'infill_example',
            'prompt_of']
 
 # %% ../../nbs/tasks/04_sequences.ipynb #2d06f037
@@ -33,12 +33,12 @@ from ..process.states import ANY, BOS, CONDITION, MASK, SPECIAL_TOKENS, Example,
 from ..process.states import filled_example, gap_mark, is_gap, parse_prompt, prefix_example
 from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
 from ..samplers import Samples
-from ..support.atomic_files import file_digest, locked
+from ..support.atomic_files import file_digest, lock_file
 from ..support.configs import Count, Fraction, Natural, config, one_of
 from ..support.data_digests import SourceFiles, row_digest, rows_digest
 from ..support.random_numbers import permutation
 from ..support.readers import is_file
-from ..support.records import FORMATS, Again, LeftOut, Record, Records, described, read_records
+from ..support.records import FORMATS, Again, LeftOut, Record, Records, describe_texts, read_records
 from ..support.saved_files import read_config, resolve
 from ..support.shards import Splits, TokenRows, cache_directory, read_splits, write_splits
 from ..support.statistics import empirical_variation, variation_floor
@@ -202,7 +202,7 @@ class SequencesConfig:
 def _vocabulary_of(tokens: set[str], c: SequencesConfig) -> Vocabulary:
     "Build the vocabulary. ValueError if a prescribed vocabulary lacks tokens of the data."
     if c.vocabulary_from: known = _saved_vocabulary(c.vocabulary_from)
-    elif tokenizer := tokenizer_of(c): known = [t for t in tokenizer.tokens if not _reserved(t)]
+    elif tokenizer := tokenizer_of(c): known = [t for t in tokenizer.tokens if not _is_reserved(t)]
     else: known = sorted(tokens)
 
     new = sorted(tokens.difference(known))
@@ -219,7 +219,7 @@ def _saved_vocabulary(directory: str) -> list[str]:
         raise FileNotFoundError(f"vocabulary_from={directory!r}: {e}") from None
 
 
-def _reserved(token: str) -> bool:
+def _is_reserved(token: str) -> bool:
     "Return True if a tokenizer's token is a reserved name here."
     return token in (*SPECIAL_TOKENS, ANY) or bool(CONDITION.fullmatch(token))
 
@@ -364,7 +364,7 @@ def arrange(
 ) -> SequenceData:
     "Sort sequences into splits. ValueError if all are longer than `c.max_length`."
     kept = [s for s in found if not c.max_length or len(s) < c.max_length]
-    if not kept: _none_kept(c, len(found), min(map(len, found)))
+    if not kept: _raise_none_fit(c, len(found), min(map(len, found)))
 
     splits = {split: [] for split in SPLITS}
     digests = {split: [] for split in SPLITS}
@@ -386,7 +386,7 @@ def arrange(
     )
 
 
-def _none_kept(c: SequencesConfig, n: int, shortest: int):
+def _raise_none_fit(c: SequencesConfig, n: int, shortest: int):
     "Raise ValueError for data that is longer than the settings allow."
     raise ValueError(
         f"max_length={c.max_length}: all {n} sequences are longer; "
@@ -455,7 +455,7 @@ class SequencesTask(WrittenSequences):
         if sequences is None: return
         if self.config.stream:
             raise ValueError("stream=True: is for a file; these sequences are in memory already")
-        records = _given(sequences, self.config)
+        records = _records_of(sequences, self.config)
         self._prepare(Again(records.texts))
         c = self.config
         self._given = sequences_of(records, c.unit, cut_of(c), c.limit)
@@ -511,7 +511,7 @@ class SequencesTask(WrittenSequences):
             digests = (row_digest(row) for some in self.splits.values() for row in some)
             cure = cure_of_empty(split, digests, c.valid_share, c.test_share)
             raise ValueError(f"the {split} split is empty: {total} sequences are too few for {shares}; {cure}")
-        if c.stream and split == "train": return self.streamed()
+        if c.stream and split == "train": return self.training_stream()
 
         # lets a resumed run detect changed data
         digests = self.data.digests
@@ -519,12 +519,12 @@ class SequencesTask(WrittenSequences):
         identity = dict(rows=len(rows), digest=digests[split])
 
         if c.infill:
-            return _infilled(rows, split, c.infill, self.vocabulary, identity, source, rule_of(c, self.longest))
+            return _make_examples(rows, split, c.infill, self.vocabulary, identity, source, rule_of(c, self.longest))
         example = lambda i: prefix_example((), rows[i], self.vocabulary)
         length = rows.length if isinstance(rows, TokenRows) else lambda i: len(rows[i])
         return Examples(len(rows), example, identity, source, lambda i: 1 + length(i))
 
-    def streamed(self) -> Stream:
+    def training_stream(self) -> Stream:
         """Return a stream of training sequences, tokenised while reading.
 
         ValueError, after a pass, if the file has changed.
@@ -574,11 +574,11 @@ class SequencesTask(WrittenSequences):
         sizes = {split: len(rows) for split, rows in self.splits.items()}
         return sizes | dict(train=UNLIMITED) if self.streams else sizes
 
-    def rejected(self) -> dict[str, int]: return dict(self.data.left_out)
+    def rejections(self) -> dict[str, int]: return dict(self.data.left_out)
 
     def summary(self) -> str:
         "Summarise the data, including prepared rows of a stream and remarks on the source."
-        read = self.data.note and f"{self.data.note}; {described(self.vocabulary.ordinary, self.data.lengths)}"
+        read = self.data.note and f"{self.data.note}; {describe_texts(self.vocabulary.ordinary, self.data.lengths)}"
         lines = [read] * bool(read) + [super().summary()]
         if self.config.infill: lines.append(f"gaps in {self.config.infill:.0%} of sequences: {rule_of(self.config)}")
         prepared = f"{self.data.lengths.total():,} sequences of a file that is read while training"
@@ -595,7 +595,7 @@ class SequencesTask(WrittenSequences):
         lengths = self.data.lengths
         count = sum(lengths[length] for length in far)
         rest = max(length for length in lengths if length < min(far))
-        found = ((number, len(row)) for number, row in self._numbered() if len(row) in far)
+        found = ((number, len(row)) for number, row in self._rows_with_numbers() if len(row) in far)
         shown = [f"row {number} ({length:,})" for number, length in islice(found, min(NAMED, count))]
         more = ", ..." if count > NAMED else ""
         return (
@@ -604,7 +604,7 @@ class SequencesTask(WrittenSequences):
             f"of batches; --task-max-length {rest + 1} (max_length in [task]) leaves them out"
         )
 
-    def _numbered(self) -> Iterator[tuple[int, Tokens]]:
+    def _rows_with_numbers(self) -> Iterator[tuple[int, Tokens]]:
         "Yield row numbers, from 1, and sequences of the source. A table's header does not count."
         c = self.config
         if not c.file: return enumerate(self._given, start=1)
@@ -622,7 +622,7 @@ class SequencesTask(WrittenSequences):
         unique = len(set(made)) / n
         if self.access.unread: return dict(unique=unique)
 
-        known = self._trained_on(made)
+        known = self._known_sequences(made)
         lengths = self.data.lengths
         law = {length: count / lengths.total() for length, count in lengths.items()}
         return self._restored(split, made) | dict(
@@ -632,7 +632,7 @@ class SequencesTask(WrittenSequences):
             length_tv_floor=variation_floor(law, n),
         )
 
-    def _trained_on(self, made: Sequence[Tokens]) -> set[Tokens]:
+    def _known_sequences(self, made: Sequence[Tokens]) -> set[Tokens]:
         "Return the generated sequences that occur in the training data."
         if not self.streams: return set(made).intersection(self.splits["train"])
         c = self.config
@@ -652,7 +652,7 @@ class SequencesTask(WrittenSequences):
         return dict(restored=sum(right) / len(right) if right else float("nan"))
 
 # %% ../../nbs/tasks/04_sequences.ipynb #68870e19
-def _given(sequences: object, c: SequencesConfig) -> Records:
+def _records_of(sequences: object, c: SequencesConfig) -> Records:
     "Return the records of sequences passed from Python. ValueError for anything but texts or tokens."
     if isinstance(sequences, str):
         raise ValueError(f"sequences={sequences[:20]!r}: a list of sequences is needed, not one string")
@@ -700,7 +700,7 @@ class InSplits:
         """Check a finished pass. ValueError for a file without sequences, with none short enough, or with only
         single words."""
         records.check_some()
-        if self.too_long == self.rows: _none_kept(self.c, self.rows, self.shortest)
+        if self.too_long == self.rows: _raise_none_fit(self.c, self.rows, self.shortest)
         by_words = self.c.unit == "words" and not self.c.tokenizer
         if by_words and self.word and not self.several:
             check_unit([self.word], str(self.path))
@@ -711,8 +711,8 @@ def from_disk(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
     grow with the file. ValueError as for `InSplits`; OSError if the cache cannot be written."""
     place = _place(path, c)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with locked(place.with_name(f".{place.name}.lock")):
-        found = _stored(place, stamp)
+    with lock_file(place.with_name(f".{place.name}.lock")):
+        found = _load_splits(place, stamp)
         if found is None:
             pairs = InSplits(path, stamp, c)
             write_splits(pairs, place, pairs.about)
@@ -740,7 +740,7 @@ def _place(path: Path, c: SequencesConfig) -> Path:
     return cache_directory() / "text" / name
 
 
-def _stored(place: Path, stamp: tuple) -> Splits | None:
+def _load_splits(place: Path, stamp: tuple) -> Splits | None:
     "Load cached sequences of a file with this stamp. None if there are none, or they are damaged."
     try: found = read_splits(place)
     except (ValueError, FileNotFoundError): return None
@@ -756,7 +756,7 @@ def stretch(n: int, draw: random.Random) -> tuple[int, int]:
     return a, b - 1
 
 
-def divided(total: int, parts: int, draw: random.Random) -> list[int]:
+def divide(total: int, parts: int, draw: random.Random) -> list[int]:
     "Divide a number into parts, which may be 0, uniformly over all ways."
     cuts = sorted(draw.sample(range(total + parts - 1), parts - 1))
     return [b - a - 1 for a, b in zip([-1, *cuts], [*cuts, total + parts - 1])]
@@ -793,10 +793,10 @@ class GapRule(NamedTuple):
         gaps = draw.randint(1, min(self.most, given + 1))
         slots = sorted(draw.sample(range(given + 1), gaps))
         if another: tokens = self.fitting(tokens, given, gaps, draw, another, head)
-        sizes = divided(len(tokens) - head - given, gaps, draw)
+        sizes = divide(len(tokens) - head - given, gaps, draw)
         return cut_into(tokens, [head + slot for slot in slots], sizes)
 
-    def fitting(
+    def draw_fitting(
         self, tokens: Sequence[str], given: int, gaps: int, draw: random.Random, another: Callable, head: int
     ) -> Sequence[str]:
         "Draw a sequence by the number of ways to divide its rest among gaps; `tokens` if ATTEMPTS fail."
@@ -826,7 +826,7 @@ def infill_example(
     return filled_example(*rule.cut(tokens, draw, another), vocabulary)
 
 # %% ../../nbs/tasks/04_sequences.ipynb #if000026
-def _infilled(
+def _make_examples(
     rows: Sequence[Tokens], split: str, share: float, vocabulary: Vocabulary, identity: Mapping,
     source: Mapping, rule: GapRule,
 ) -> Examples:

@@ -172,7 +172,7 @@ def _edges_of(tokens: Sequence) -> list[tuple]:
     return list(zip(tokens[::2], tokens[1::2]))
 
 
-def _joined(edges: Sequence[tuple]) -> bool:
+def _is_path(edges: Sequence[tuple]) -> bool:
     "Return True if each edge starts at the end of the previous one."
     return all(first[1] == second[0] for first, second in pairwise(edges))
 
@@ -372,7 +372,7 @@ class StarTask(Task):
         "Return True if an answer (tokens) solves the prompt. It must be a path from source to goal along the edges."
         *listed, source, goal = map(int, prompt)
         steps = _edges_of(list(map(int, answer)))
-        if not steps or len(answer) % 2 or not _joined(steps): return False
+        if not steps or len(answer) % 2 or not _is_path(steps): return False
         path = [steps[0][0], *(v for _, v in steps)]
         return is_path(_edges_of(listed), path, source, goal)
 
@@ -397,7 +397,7 @@ def star_verdict(graph: StarGraph, answer: Sequence[str]) -> str:
     listed = {(str(u), str(v)) for u, v in graph.edges}
     if not set(edges) <= listed: return "invented edge"
     from_source = edges[0][0] == str(graph.source)
-    return "wrong arm" if from_source and _joined(edges) else "broken path"
+    return "wrong arm" if from_source and _is_path(edges) else "broken path"
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #8fba0914
 def star_correlations(

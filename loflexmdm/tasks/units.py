@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ..support.limits import clipped
+from ..support.limits import clip
 
 # %% ../../nbs/tasks/10_units.ipynb #un000009
 NEW_WORDS = 0.02  # share of new words in later lines up to which words are the tokens
@@ -72,7 +72,7 @@ class Changed(NamedTuple):
         if not self.first: return ""
         before, after = self.first[0]
         return (f"{len(self.first):,} of {self.texts:,} texts do not survive the tokenizer, such as "
-                f"{clipped(before, 60)}, which becomes {clipped(after, 60)}")
+                f"{clip(before, 60)}, which becomes {clip(after, 60)}")
 
 
 def changed_texts(

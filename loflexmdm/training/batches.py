@@ -136,14 +136,14 @@ def exit_flag() -> c_bool:
 def ignore_interrupts(worker: int, leaving: c_bool | None = None):
     """Initialise a loader process to ignore stop signals. The training process decides when to stop; once `leaving`
     (`exit_flag`) is set, a SIGTERM ends this process."""
-    def terminated(number, frame):
+    def handle(number, frame):
         if leaving and leaving.value: os._exit(0)
 
     for number in STOP_SIGNALS: signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, handle)
 
 # %% ../../nbs/training/01_batches.ipynb #btstream
-def _streamed(
+def _stream_batches(
     data: Stream, config: TrainConfig, first: int, last: int, begin: Callable | None, grouped: bool
 ) -> Iterator[list[Example]]:
     "Yield batches of a stream. Batches of similar length are made a pool at a time, which loader processes prepare."
@@ -173,7 +173,7 @@ def batches(data: Dataset, config: TrainConfig, start: int, device: torch.device
     grouped = is_grouped(data, config)
 
     if isinstance(data, Stream):
-        for rows in _streamed(data, config, first, last, begin, grouped):
+        for rows in _stream_batches(data, config, first, last, begin, grouped):
             yield collate(rows[rank::world]).to(device, non_blocking=True)
         return
 

@@ -27,10 +27,10 @@ from ..methods.base import Method
 from ..models.saved import check_weights, is_finite, model_weights, not_finite, portable
 from ..models.saved import read_model, read_tensors, save_tensors, write_model
 from ..process.states import SPECIAL_TOKENS
-from ..support.atomic_files import atomic_directory, check_room, check_seal, file_digest, locked
-from ..support.atomic_files import recorded, write_sealed
+from ..support.atomic_files import atomic_directory, check_room, check_seal, file_digest, lock_file
+from ..support.atomic_files import read_digests, write_sealed
 from ..support.data_digests import check_data
-from ..support.limits import clipped
+from ..support.limits import clip
 from ..support.readers import read_json
 from ..support.saved_files import AVERAGE_FILE, MODEL_FILES, WEIGHTS_FILE, read_config, resolve
 from .optimisers import FREE_KEYS, TrainConfig
@@ -38,7 +38,7 @@ from .optimisers import FREE_KEYS, TrainConfig
 # %% ../../nbs/training/04_checkpoints.ipynb #5d63294e
 def run_lock(directory: Path) -> AbstractContextManager:
     "Lock a directory for one training process. The lock ends with the process; ValueError if another process has it."
-    return locked(directory / ".lock", f"{directory}: another run is writing here")
+    return lock_file(directory / ".lock", f"{directory}: another run is writing here")
 
 # %% ../../nbs/training/04_checkpoints.ipynb #538b517c
 def checkpoints(directory: str | os.PathLike) -> list[Path]:
@@ -228,13 +228,13 @@ def _check_state(meta, path: Path):
     "Check state.json. ValueError if it is damaged or newer than this version."
     def need(key: str, fits: Callable[[object], bool], what: str):
         value = meta.get(key)
-        if not fits(value): raise ValueError(f"{path}: damaged ({key}={clipped(value)} must be {what})")
+        if not fits(value): raise ValueError(f"{path}: damaged ({key}={clip(value)} must be {what})")
 
     # True is an int in Python, but not a count
     count = lambda v: type(v) is int and v >= 0
     number = lambda v: type(v) in (int, float) and math.isfinite(v)
     named = lambda v: isinstance(v, list) and all(isinstance(name, str) for name in v)
-    whole = lambda v: v is None or recorded(meta).keys() == set(TENSOR_FILES)
+    whole = lambda v: v is None or read_digests(meta).keys() == set(TENSOR_FILES)
 
     # check the format first: in a newer one the other keys may differ
     if not isinstance(meta, dict): raise ValueError(f"{path}: damaged (not the state of a run)")
@@ -343,7 +343,7 @@ class Checkpoints(Sequence):
             write_model(self.method, staged, weights)
             save_tensors(portable(moments), staged / OPTIMIZER_FILE)
             # config.json holds the digests of the weights
-            digests = recorded(staged / "config.json") | {OPTIMIZER_FILE: file_digest(staged / OPTIMIZER_FILE)}
+            digests = read_digests(staged / "config.json") | {OPTIMIZER_FILE: file_digest(staged / OPTIMIZER_FILE)}
             write_sealed(staged / "state.json", self._state(counters, moments) | dict(files=digests))
         self.remove_old()
         return path
@@ -380,14 +380,14 @@ class Checkpoints(Sequence):
 
     def _checked_tensors(self, checkpoint: Path, meta: Mapping) -> dict[str, dict[str, Tensor]]:
         "Read and check the tensors of a checkpoint, by file. ValueError if they are damaged or of another model."
-        digests = recorded(meta)
+        digests = read_digests(meta)
         tensors = {name: read_tensors(checkpoint / name, digests.get(name)) for name in TENSOR_FILES}
         for name, model in ((WEIGHTS_FILE, self.method), (AVERAGE_FILE, self.average)):
             check_weights(model, tensors[name], checkpoint / name, strict=name in digests)
         check_vocabulary(checkpoint, self.method)
 
         # both JSON files must describe the same tensors
-        described = digests | recorded(read_config(checkpoint))
+        described = digests | read_digests(read_config(checkpoint))
         if any(described[name] != digest for name, digest in digests.items()):
             raise ValueError(f"{checkpoint}/config.json: belongs to another checkpoint than state.json")
         check_moments(self.method, self.optimisers, tensors[OPTIMIZER_FILE], meta, checkpoint / OPTIMIZER_FILE)
@@ -457,6 +457,6 @@ def take_weights(method: Method, directory: str | os.PathLike) -> list[str]:
     taken = {name: value for name, value in there.items() if own[name].shape == value.shape}
     if not taken:
         raise ValueError(f"start_from={str(directory)!r}: no weight matches this model in name and shape")
-    check_weights(method, own | taken, path / weights, meta.get("dtype"), strict=weights in recorded(meta))
+    check_weights(method, own | taken, path / weights, meta.get("dtype"), strict=weights in read_digests(meta))
     method.load_state_dict(taken, strict=False)
     return sorted(own.keys() - taken.keys())

@@ -118,15 +118,15 @@ class OneProcess:
         "Yield the training batches from a step on."
         return batches(data, config, step, device)
 
-    def averaging(self, last: bool) -> AbstractContextManager:
+    def average_gradients(self, last: bool) -> AbstractContextManager:
         "Average gradients over processes if this is a step's last micro-batch."
         return nullcontext()
 
-    def merged(self, row: dict, norms: dict) -> dict:
+    def merge_metrics(self, row: dict, norms: dict) -> dict:
         "Merge metrics over processes and gather gradient norms."
         return row | norms
 
-    def stopped(self, caught: Sequence[int]) -> int:
+    def stop_signal(self, caught: Sequence[int]) -> int:
         "Return the caught signal that requests a stop, or 0."
         return caught[0] if caught else 0
 
@@ -137,12 +137,12 @@ class OneProcess:
     def share_state(self, trainer):
         "Copy the state of rank 0 and share gradients from then on."
 
-    def gathered(self, checkpoints: Checkpoints) -> AbstractContextManager[Checkpoints | None]:
+    def gather_checkpoints(self, checkpoints: Checkpoints) -> AbstractContextManager[Checkpoints | None]:
         """Yield unsharded checkpoints in rank 0, None in other ranks. Model, average and moments are as one process
         has them."""
         return nullcontext(checkpoints)
 
-    def running(self, checkpoints: Checkpoints) -> AbstractContextManager:
+    def run_context(self, checkpoints: Checkpoints) -> AbstractContextManager:
         "Return the context that a run is in."
         return nullcontext()
 
@@ -256,22 +256,22 @@ class SeveralProcesses(OneProcess):
         with closing(batches(data, config, step, device, self.launch.rank, self.world)) as own:
             while True: yield _of_all(own)
 
-    def averaging(self, last: bool) -> AbstractContextManager:
+    def average_gradients(self, last: bool) -> AbstractContextManager:
         "Average gradients over processes if this is a step's last micro-batch."
         return nullcontext() if last else self.engine.no_sync()
 
-    def merged(self, row: dict, norms: dict) -> dict:
+    def merge_metrics(self, row: dict, norms: dict) -> dict:
         "Merge metrics over processes and gather unsharded gradient norms."
         device = row["loss"].device
         own = torch.stack([value.double() for value in row.values()]).cpu()
         dist.all_gather(every := [torch.empty_like(own) for _ in range(self.world)], own)
         merged = merged_metrics(list(row), torch.stack(every))
-        whole = {key: _gathered(norm) for key, norm in norms.items()}
+        whole = {key: _gather(norm) for key, norm in norms.items()}
         return {key: value.to(device) for key, value in merged.items()} | whole
 
-    def stopped(self, caught: Sequence[int]) -> int:
+    def stop_signal(self, caught: Sequence[int]) -> int:
         "Return a stop signal caught by any process, or 0."
-        return _greatest(super().stopped(caught))
+        return _greatest(super().stop_signal(caught))
 
     def on_first(self, act: Callable[[], object]):
         "Call `act` in rank 0 only. Its error ends all processes."
@@ -312,12 +312,12 @@ class SeveralProcesses(OneProcess):
         trainer.method.zero_grad(set_to_none=True)
         return not idle
 
-    def gathered(self, checkpoints: Checkpoints) -> AbstractContextManager[Checkpoints | None]:
+    def gather_checkpoints(self, checkpoints: Checkpoints) -> AbstractContextManager[Checkpoints | None]:
         "Yield the checkpoints in rank 0, None in other ranks."
         return nullcontext(checkpoints if self.first else None)
 
     @contextmanager
-    def running(self, checkpoints: Checkpoints) -> Iterator[None]:
+    def run_context(self, checkpoints: Checkpoints) -> Iterator[None]:
         """Raise Lost, naming the newest checkpoint, if another process dies.
 
         ValueError in every rank names the differences if the processes were started differently."""
@@ -337,7 +337,7 @@ def _shard_of(value: Tensor) -> Tensor:
     return value.to_local() if hasattr(value, "to_local") else value
 
 
-def _gathered(value: Tensor) -> Tensor:
+def _gather(value: Tensor) -> Tensor:
     "Gather the unsharded tensor; every process must call it."
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
@@ -348,7 +348,7 @@ class Shards(SeveralProcesses):
         "Check the method for several processes. ValueError also for an optimiser that needs whole matrices."
         check_shares(method, config, self.world, shard=True)
 
-    def averaging(self, last: bool) -> AbstractContextManager:
+    def average_gradients(self, last: bool) -> AbstractContextManager:
         "Average gradients over processes if this is a step's last micro-batch."
         self.method.set_requires_gradient_sync(last)
         return nullcontext()
@@ -384,9 +384,9 @@ class Shards(SeveralProcesses):
         trainer.ema.multi_avg_fn = lambda averages, values, n: update(local(averages), local(values), n)
 
     @contextmanager
-    def gathered(self, checkpoints: Checkpoints) -> Iterator[Checkpoints | None]:
+    def gather_checkpoints(self, checkpoints: Checkpoints) -> Iterator[Checkpoints | None]:
         "Yield checkpoints gathered from all ranks, in rank 0 only."
-        collect = lambda tensors: {key: _gathered(value).cpu() for key, value in tensors.items()}
+        collect = lambda tensors: {key: _gather(value).cpu() for key, value in tensors.items()}
         parts = [collect(model.state_dict()) for model in (checkpoints.method, checkpoints.average)]
         moments = collect(checkpoints.moments())
         if not self.first:

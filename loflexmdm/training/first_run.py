@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SECONDS', 'ENOUGH', 'FEWEST_STEPS', 'WARM', 'TYPICAL', 'SLOWEST', 'BATCH', 'SMALLEST', 'STEPS', 'BUSY', 'Cost',
-           'Entrant', 'Choice', 'choose', 'typical_batches', 'step_times', 'step_cost', 'batch_cost', 'described']
+           'Entrant', 'Choice', 'choose', 'typical_batches', 'step_times', 'step_cost', 'batch_cost', 'describe_choice']
 
 # %% ../../nbs/training/10_first_run.ipynb #fr000004
 import math
@@ -126,7 +126,7 @@ def batch_cost(build: Callable[[int], Trainer], batch_size: int | None = None) -
 BUSY = 1.3  # ratio of wall to own time from which the load of the machine is mentioned
 
 
-def described(choice: Choice, steps: int, n: int) -> list[str]:
+def describe_choice(choice: Choice, steps: int, n: int) -> list[str]:
     "Describe a choice of method and length in lines for the user. `n` is the number of training sequences."
     entrant, cost = choice.entrant, choice.cost
     sequences = steps * cost.batch_size

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FREE_KEYS', 'FALL', 'TrainConfig', 'learning_rate', 'set_learning_rates', 'parameter_groups', 'GroupedMuon',
-           'orthogonalised', 'fast_bfloat16', 'adamw_kernels', 'optimisers', 'clip_gradients', 'Average', 'averaged']
+           'orthogonalise', 'fast_bfloat16', 'adamw_kernels', 'optimisers', 'clip_gradients', 'Average', 'average_of']
 
 # %% ../../nbs/training/02_optimisers.ipynb #d70d7bef
 import math
@@ -141,7 +141,7 @@ class GroupedMuon(torch.optim.Muon):
         if group["nesterov"]: buffers = torch._foreach_lerp(grads, buffers, group["momentum"])
         stacked = torch.stack(buffers)
         x = stacked.bfloat16() if self.bfloat16 else stacked
-        updates = orthogonalised(x, group["ns_coefficients"], group["ns_steps"], group["eps"]).to(stacked.dtype)
+        updates = orthogonalise(x, group["ns_coefficients"], group["ns_steps"], group["eps"]).to(stacked.dtype)
 
         # scaled to the length of an AdamW update, so that both share a learning rate
         length = 0.2 * max(params[0].shape) ** 0.5
@@ -149,7 +149,7 @@ class GroupedMuon(torch.optim.Muon):
         torch._foreach_add_(params, updates.unbind(), alpha=-group["lr"] * length)
 
 # %% ../../nbs/training/02_optimisers.ipynb #ts74cfe6
-def orthogonalised(x: Float[Tensor, "matrices rows columns"], coefficients: tuple[float, float, float], steps: int,
+def orthogonalise(x: Float[Tensor, "matrices rows columns"], coefficients: tuple[float, float, float], steps: int,
                    eps: float) -> Float[Tensor, "matrices rows columns"]:
     """Bring the singular values of matrices near 1 by Muon's iteration x <- a x + b (x x') x + c (x x')^2 x, which
     starts from x / max(norm, eps)."""
@@ -232,7 +232,7 @@ class Average(AveragedModel):
         self.updates = None
 
 
-def averaged(method: Method, decay: float) -> Average:
+def average_of(method: Method, decay: float) -> Average:
     """Build an exponential moving average of the weights. Its memory is shorter at the start: the decay is
     min(decay, (1 + n)/(10 + n))."""
     def lerp(averages, values, n):

@@ -7,11 +7,11 @@ __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXE
            'FIRST_GENERATIONS', 'TRIAL', 'SMALL', 'SHORT', 'LONG', 'INSERTION', 'ENTRANTS', 'RARE', 'FURTHER',
            'PRESETS', 'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'check_values',
            'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps', 'with_trial',
-           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables', 'filling',
-           'like_its_start', 'cost_of', 'measured_steps', 'short_name', 'tables_with_key', 'is_shared', 'long_name',
-           'keys_of', 'shared_keys', 'override', 'with_method', 'path_settings', 'data_exists', 'with_absolute_paths',
-           'with_absolute_method', 'tables_like', 'presets', 'is_text_file', 'read_tables', 'tables_on_file',
-           'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
+           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables',
+           'fill_in_method', 'like_its_start', 'cost_of', 'measured_steps', 'short_name', 'tables_with_key',
+           'is_shared', 'long_name', 'keys_of', 'shared_keys', 'override', 'with_method', 'path_settings',
+           'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets', 'is_text_file',
+           'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -34,17 +34,17 @@ from ..methods.ordered_insertion import OrderedInsertion
 from ..models.trained_for import trained_for
 from ..support.atomic_files import write_file
 from ..support.configs import config_from, config_schema
-from ..support.limits import STEPS, clipped
+from ..support.limits import STEPS, clip
 from ..support.progress import write_line
 from ..support.random_numbers import current_launch, seed_generator
 from ..support.readers import is_file, missing_file, read_toml
 from ..support.records import read_records
-from ..support.registries import METHODS, TASKS, absolute_name, code_allowed, code_place, did_you_mean
+from ..support.registries import METHODS, TASKS, absolute_name, permit_code, code_place, did_you_mean
 from ..support.saved_files import is_packaged, names, note_same_name, read_config, resolve
 from ..tasks.base import SPLITS, Task, task_class, task_from
 from ..tasks.units import TRIED, unit_for
 from .distributed import OneProcess
-from .first_run import FEWEST_STEPS, SECONDS, Cost, Entrant, batch_cost, choose, described
+from .first_run import FEWEST_STEPS, SECONDS, Cost, Entrant, batch_cost, choose, describe_choice
 from .loggers import Logger
 from .optimisers import TrainConfig
 from .trainer import Trainer
@@ -121,8 +121,8 @@ def check_tables(tables: dict) -> dict:
     allowed = ", ".join(f"[{t}]" for t in TABLES)
     for name, table in tables.items():
         if name not in TABLES:
-            raise ValueError(f"unknown table or key {clipped(name)}{did_you_mean(name, TABLES)}; allowed: {allowed}")
-        if not isinstance(table, dict): raise ValueError(f"{name}={clipped(table)}: must be a table, [{name}]")
+            raise ValueError(f"unknown table or key {clip(name)}{did_you_mean(name, TABLES)}; allowed: {allowed}")
+        if not isinstance(table, dict): raise ValueError(f"{name}={clip(table)}: must be a table, [{name}]")
     return tables
 
 
@@ -231,11 +231,11 @@ def recipe_from(tables: dict, allow_code: bool = False) -> Recipe:
     For the user's own file these are those of `with_first_values`, and `steps` that of `limited_steps`. A method
     `FILE.py:Class` runs only with `allow_code`. ValueError names an unknown table or key, a wrong type, or a value out
     of range."""
-    with code_allowed(allow_code): tables = with_first_values(check_tables(tables))
+    with permit_code(allow_code): tables = with_first_values(check_tables(tables))
     task = task_from(tables.get("task", {}))
     model = dict(method=method_of(tables)) | tables.get("model", {})
     if "max_length" not in model: model["max_length"] = task.max_length  # known from the data only
-    with code_allowed(allow_code): cls = method_class(model.pop("method"))
+    with permit_code(allow_code): cls = method_class(model.pop("method"))
     config = config_from(cls.Config, model, "model")
     train = config_from(TrainConfig, tables.get("train", {}), "train")
 
@@ -316,17 +316,17 @@ def complete_tables(
     n = task.sizes()["train"]
     if not n: return tables
     entrants = entrants_for(tables, task.config.infill, task.longest)
-    if is_small(n, task.longest): return filling(tables, entrants[-1], tell) if task.config.infill else tables
+    if is_small(n, task.longest): return fill_in_method(tables, entrants[-1], tell) if task.config.infill else tables
 
     chosen = choose(entrants, partial(cost_of, tables, device=device), n)
     filled = entrant_tables(tables, chosen.entrant)
     steps = train.get("steps") or measured_steps(filled, chosen.cost, n)
-    for line in described(chosen, steps, n): tell(line)
+    for line in describe_choice(chosen, steps, n): tell(line)
     size = dict(steps=steps, batch_size=chosen.cost.batch_size, valid_every=max(100, steps // 10))
     return filled | dict(train=filled["train"] | size | RARE | train)
 
 
-def filling(tables: dict, entrant: Entrant, tell: Callable[[str], object]) -> dict:
+def fill_in_method(tables: dict, entrant: Entrant, tell: Callable[[str], object]) -> dict:
     "Fill in the method for a small file with gaps."
     if "method" in tables.get("model", {}): return tables
     tell(f"chosen for gaps in a small file: {entrant.name}; another method by --method NAME")
@@ -416,7 +416,7 @@ def override(tables: dict, **values) -> dict:
     for name, value in values.items():
         if name in shared:
             either = " or ".join(shared[name])
-            raise ValueError(f"{name}={clipped(value)}: several settings have this key; write {either}")
+            raise ValueError(f"{name}={clip(value)}: several settings have this key; write {either}")
         if name not in where:
             raise ValueError(f"unknown key {name!r}{did_you_mean(name, where)}; known: {', '.join(where)}")
         table, key = where[name]
@@ -588,7 +588,7 @@ def recipe(name_or_path: str | os.PathLike, **overrides) -> Recipe:
     chooses settings left open for the user's own data, on `device` [cpu]. A method `FILE.py:Class` that the recipe
     names, and not the call, runs only with `allow_code`."""
     device = overrides.pop("device", "cpu")
-    with code_allowed(overrides.pop("allow_code", False)):
+    with permit_code(overrides.pop("allow_code", False)):
         return recipe_from(complete_tables(recipe_tables(name_or_path, **overrides), device))
 
 # %% ../../nbs/training/08_recipes.ipynb #5b562542

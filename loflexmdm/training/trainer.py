@@ -32,9 +32,9 @@ from .batches import check_pairs, columns, count_source_rows, passes
 from .checkpoints import Checkpoints, keep_best, last_step, run_lock, take_weights
 from .compiling import Compiler, autocast, fast_products
 from .distributed import OneProcess
-from .log import MEASURED, Pace, Silent, rounded, shown
-from .loggers import Forwarded, Logger, check_logger, order_weights, sample_texts, tracking
-from .optimisers import TrainConfig, averaged, clip_gradients, learning_rate
+from .log import MEASURED, Pace, Silent, round_digits, bar_metric
+from .loggers import Forwarded, Logger, check_logger, order_weights, sample_texts, open_tracker
+from .optimisers import TrainConfig, average_of, clip_gradients, learning_rate
 from .optimisers import optimisers, set_learning_rates
 
 # %% ../../nbs/training/06_trainer.ipynb #00550b05
@@ -117,7 +117,7 @@ class Trainer:
 
         # state that a step changes: weights, average, counters
         self.optimisers = optimisers(method, config)
-        self.ema = averaged(method, config.ema)
+        self.ema = average_of(method, config.ema)
         self.step = 0
         self.evaluations = 0
         self.seconds = 0.0
@@ -149,17 +149,17 @@ class Trainer:
         ValueError if the directory is in use or holds another run; Interrupted on SIGINT, SIGTERM or SIGHUP,
         FloatingPointError on a loss or gradient that is not finite and what reading the data raises, all after saving;
         Lost if another process dies: what was trained since the newest checkpoint is gone."""
-        with self.processes.running(self.checkpoints):
+        with self.processes.run_context(self.checkpoints):
             with stop_signals() as caught, ExitStack() as held:
                 held.enter_context(fast_products(self.device))
                 self.processes.on_first(lambda: held.enter_context(run_lock(self.directory)))
                 self.processes.on_first(self.checkpoints.check_room)
                 self.processes.on_first(begin)
                 self.processes.on_first(lambda: self.start_or_resume(resume))
-                self.processes.on_first(lambda: held.enter_context(self.tracked()))
+                self.processes.on_first(lambda: held.enter_context(self._open_tracker()))
                 self.processes.share_state(self)
                 self.run(caught)
-            with self.processes.gathered(self.checkpoints) as whole:
+            with self.processes.gather_checkpoints(self.checkpoints) as whole:
                 own = self.checkpoints if whole is None else whole
                 return Model(own.average.eval())
 
@@ -172,13 +172,13 @@ class Trainer:
         stream = self.processes.batches(self.data, self.config, self.step, self.device)
         bar = progress_bar(self.config.steps, "training", initial=self.step, disable=not self.progress)
 
-        with bar, closing(stream), self.accounting():  # closing ends loader processes
+        with bar, closing(stream), self.print_left_out():  # closing ends loader processes
             while self.step < self.config.steps:
                 row = self.train_step(stream)
                 self.seconds = self.clock() - started
                 self.after_step(row, bar)
                 if self.pace.steps == MEASURED: self.look_ahead()
-                if number := self.processes.stopped(caught):
+                if number := self.processes.stop_signal(caught):
                     _check_data(self)
                     self.save()
                     raise Interrupted(number, self.step)
@@ -195,7 +195,7 @@ class Trainer:
             self.compiler.give_up(error)
             rows = self.gradients(batches)
         norms = clip_gradients(self.groups, self.config.clip)
-        row = self.processes.merged(_mean(rows), norms)
+        row = self.processes.merge_metrics(_mean(rows), norms)
 
         # check before the step, which would spoil every weight
         total = row["loss"] + sum(row[name] for name in norms)
@@ -220,7 +220,7 @@ class Trainer:
             generator = self.processes.generator(self.config.seed, "train", number, device=self.device)
 
             # processes all-reduce gradients once per step
-            with self.processes.averaging(last=micro == self.config.accumulate - 1):
+            with self.processes.average_gradients(last=micro == self.config.accumulate - 1):
                 with autocast(self.config, self.device): terms = loss(batch, generator)
                 (terms.loss / self.config.accumulate).backward()
             row = terms.metrics | dict(real_columns=batch.valid.float().mean(), loss=terms.loss)
@@ -263,22 +263,22 @@ class Trainer:
         pace = self.pace.tokens_per_second()
         counts = dict(
             step=self.step, evaluations=self.evaluations, seconds=round(self.seconds, 2),
-            tokens_per_second=rounded(pace), lr=learning_rate(self.config, self.step - 1),
+            tokens_per_second=round_digits(pace), lr=learning_rate(self.config, self.step - 1),
         )
         if isinstance(self.data, Stream): counts["left_out"] = self.data.left_out.total()
-        metrics = {key: rounded(value) for key, value in row.items()}
+        metrics = {key: round_digits(value) for key, value in row.items()}
         self.log.write(counts | metrics)
         real = float(row["real_columns"])
-        bar.set_postfix(shown(row) | {"tokens/s": f"{pace:,.0f}", "real": f"{real:.0%}"})
+        bar.set_postfix(bar_metric(row) | {"tokens/s": f"{pace:,.0f}", "real": f"{real:.0%}"})
 
     def validate(self) -> float:
         """Return the validation bound of the averaged model: the tight bound in nats per sequence, infinite outside
         rank 0. The best weights so far are saved in `best`."""
-        with self.processes.gathered(self.checkpoints) as checkpoints:
+        with self.processes.gather_checkpoints(self.checkpoints) as checkpoints:
             if checkpoints is None: return math.inf
             model = checkpoints.average.eval()
             nll, error = _mean_bound(model, self.valid, self.config)
-            row = dict(valid_nll=rounded(nll), valid_se=rounded(error))
+            row = dict(valid_nll=round_digits(nll), valid_se=round_digits(error))
             self.log.write(dict(step=self.step, evaluations=self.evaluations) | row)
             self.forward_samples(model)
 
@@ -289,12 +289,12 @@ class Trainer:
             return nll
 
     @contextmanager
-    def tracked(self) -> Iterator[None]:
+    def _open_tracker(self) -> Iterator[None]:
         "Open the tracker that the settings name, for the time of the run."
         settings = dict(method=self.method.name)
         for part, config in dict(train=self.config, model=self.method.config).items():
             settings |= {f"{part}.{key}": value for key, value in asdict(config).items()}
-        with tracking(self.config.log, self.directory, settings, self.step) as opened:
+        with open_tracker(self.config.log, self.directory, settings, self.step) as opened:
             self.log.loggers.extend(opened)
             try: yield
             finally: self.log.loggers[:] = [logger for logger in self.log.loggers if logger not in opened]
@@ -310,12 +310,12 @@ class Trainer:
 
         The error names the loss terms or gradients that were not finite, and the last good weights."""
         at = f"step {self.step + 1}: not finite"
-        with self.processes.gathered(self.checkpoints) as checkpoints:
+        with self.processes.gather_checkpoints(self.checkpoints) as checkpoints:
             if checkpoints is None: raise FloatingPointError(at)
             where = _not_finite(row, checkpoints.method)
             if bad := checkpoints.non_finite(self.step): told = f"{bad}; {checkpoints.last_good()}"
             else: told = f"the weights before it are in {checkpoints.save(self.counters())}"
-            values = {key: rounded(value) for key, value in row.items()}
+            values = {key: round_digits(value) for key, value in row.items()}
             self.log.write(dict(step=self.step + 1, not_finite=where) | values)
             raise FloatingPointError(f"{at}: {', '.join(where) or 'loss'}; {told}")
 
@@ -341,7 +341,7 @@ class Trainer:
         """Write a checkpoint, remove old ones. Returns its directory in rank 0.
 
         FloatingPointError, and nothing is written, if a weight or moment is not finite."""
-        with self.processes.gathered(self.checkpoints) as checkpoints:
+        with self.processes.gather_checkpoints(self.checkpoints) as checkpoints:
             if checkpoints is not None: return checkpoints.save(self.counters())
 
     def load(self, checkpoint: str | os.PathLike):
@@ -377,7 +377,7 @@ class Trainer:
         self.compiler.decide(each, left)
 
     @contextmanager
-    def accounting(self) -> Iterator[None]:
+    def print_left_out(self) -> Iterator[None]:
         "Print how many rows of a stream were left out, and why, at the end."
         try: yield
         finally:

@@ -19,7 +19,7 @@ from loflexmdm.cli import main
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.models.saved import load_method, load_weights, save_method
 from loflexmdm.process.states import Vocabulary, prefix_example
-from loflexmdm.support.atomic_files import file_digest, recorded, sealed
+from loflexmdm.support.atomic_files import file_digest, read_digests, add_digest
 from loflexmdm.support.registries import METHODS, TASKS
 from loflexmdm.support.saved_files import models_directory, names, read_config, resolve
 from loflexmdm.training.checkpoints import checkpoints, keep_best
@@ -65,7 +65,7 @@ def run(finished, tmp_path):
 def rewrite(path, change, seal=True):
     "Change a JSON file, with a digest that fits."
     content = change(json.loads(path.read_text()))
-    path.write_text(json.dumps(sealed(content) if seal else content))
+    path.write_text(json.dumps(add_digest(content) if seal else content))
 
 
 def without_digests(directory):
@@ -80,7 +80,7 @@ def put(directory, name, tensors):
     "Write a tensor file and its digest into the descriptions, so that what it holds is what is checked."
     save_file(tensors, directory / name)
     for description in (directory / "config.json", directory / "state.json"):
-        if name not in recorded(description): continue
+        if name not in read_digests(description): continue
         rewrite(description, lambda c: c | dict(files=c["files"] | {name: file_digest(directory / name)}))
 
 
@@ -304,7 +304,7 @@ def test_a_turned_bit_in_a_checkpoint_is_refused_or_harmless(run):
 def test_packaged_models_have_digests():
     for name in names():
         meta = read_config(models_directory() / name)
-        assert meta["digest"] and {"model.safetensors"} <= recorded(meta).keys() <= {"model.safetensors", "README.md"}
+        assert meta["digest"] and {"model.safetensors"} <= read_digests(meta).keys() <= {"model.safetensors", "README.md"}
         assert file_digest(models_directory() / name / "model.safetensors") == meta["files"]["model.safetensors"]
 
 
@@ -351,7 +351,7 @@ def test_half_precision_is_declared_and_becomes_float32(tmp_path, dtype):
     for k, v in dict(again.method.named_parameters()).items():
         assert v.dtype == torch.float32
         torch.testing.assert_close(v, method.state_dict()[k].to(getattr(torch, name)).float(), rtol=0, atol=0)
-    load_weights(model(), path / "model.safetensors", recorded(path / "config.json")["model.safetensors"], name)
+    load_weights(model(), path / "model.safetensors", read_digests(path / "config.json")["model.safetensors"], name)
 
 
 def test_a_model_in_half_precision_is_declared_by_itself(tmp_path):

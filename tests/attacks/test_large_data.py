@@ -110,7 +110,7 @@ def test_nothing_is_left_of_a_source_that_fails(tmp_path):
 def test_a_file_on_disk_is_the_same_data(tmp_path, monkeypatch):
     disk = on_disk(tmp_path, monkeypatch, max_length=7)
     memory = SequencesTask(SequencesConfig(unit="characters", max_length=7), WORDS)
-    assert isinstance(disk.splits["train"], TokenRows) and disk.rejected() == memory.rejected()
+    assert isinstance(disk.splits["train"], TokenRows) and disk.rejections() == memory.rejections()
     assert {s: list(r) for s, r in disk.splits.items()} == memory.splits and disk.vocabulary == memory.vocabulary
     assert disk.data.digests == memory.data.digests and disk.longest == memory.longest == 6
     method = LoFlexMDM(memory.vocabulary, LoFlexMDMConfig(size="nano", max_length=7))
@@ -210,7 +210,7 @@ def test_molecules_are_collected_once_each_on_the_disk(tmp_path, monkeypatch):
     assert list(found.smiles) == ["CCO", "CCN", "CCCl", "CCBr", "CCF"] and found.smiles[3] == "CCBr"
     assert found.rejects == dict(duplicate=2, unparsable=1) and found.examples["duplicate"] == [(2, "OCC"), (8, "CCN")]
     data.store(found, tmp_path / "m.arrow")
-    kept = data.stored(tmp_path / "m.arrow")
+    kept = data.load_molecules(tmp_path / "m.arrow")
     assert kept.smiles == found.smiles and kept.texts == found.texts and kept.rejects == found.rejects
 
 

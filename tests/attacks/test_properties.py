@@ -27,8 +27,8 @@ from loflexmdm.process.schedules import state_log_probs
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, contract, gap_sums, insert_masks
 from loflexmdm.process.states import parse_prompt
 from loflexmdm.samplers import EventDriven, TauLeaping
-from loflexmdm.support.atomic_files import check_seal, sealed
-from loflexmdm.support.limits import clipped, clipped_line, visible
+from loflexmdm.support.atomic_files import check_seal, add_digest
+from loflexmdm.support.limits import clip, clipped_line, visible
 from loflexmdm.support.notebook import cell, code_span
 from loflexmdm.support.readers import checked_lines, parse_json, read_lines
 from loflexmdm.support.records import table_rows
@@ -52,7 +52,7 @@ def test_json_is_read_or_refused(text):
 @given(st.dictionaries(texts, json_values, max_size=4), st.data())
 def test_a_seal_notices_every_change(content, data):
     content.pop("digest", None)
-    check_seal(closed := json.loads(json.dumps(sealed(content))), "here")
+    check_seal(closed := json.loads(json.dumps(add_digest(content))), "here")
     assume(content)
     key = data.draw(st.sampled_from(sorted(content)))
     with pytest.raises(ValueError, match="changed or damaged"): check_seal(closed | {key: [content[key]]}, "here")
@@ -93,7 +93,7 @@ def test_recipes_come_back(tables):
 @given(st.text(max_size=400), st.integers(10, 60))
 def test_text_is_shown_as_text(text, most):
     assert visible(text).replace("\n", "").replace("\t", "").isprintable()
-    assert len(clipped(text, most)) < 10 * most + 100 and len(clipped_line(text, most)) <= most + 10
+    assert len(clip(text, most)) < 10 * most + 100 and len(clipped_line(text, most)) <= most + 10
     span, plain = code_span(text), cell(text)
     assert span.count("`") == 2 and "\n" not in span + plain and "<" not in plain
     for shown in (span, plain): assert not re.search(r"(?<!\\)\|", shown)

@@ -26,10 +26,10 @@ from loflexmdm.molecules.notation.bracket_safe import to_bracket_safe, tokenize
 from loflexmdm.molecules.scores.metrics import judge, molecule_metrics
 from loflexmdm.process.states import Vocabulary
 from loflexmdm.reports.comparison import Comparison, table
-from loflexmdm.support.atomic_files import file_digest, sealed
+from loflexmdm.support.atomic_files import file_digest, add_digest
 from loflexmdm.support.data_digests import check_data, data_digests
 from loflexmdm.support.limits import BATCH, EXPANSION, LIMITS, LINE, PROCESSES, ROWS, SMILES, STEPS
-from loflexmdm.support.limits import TOKENS, clipped, visible
+from loflexmdm.support.limits import TOKENS, clip, visible
 from loflexmdm.support.notebook import cell, code_span
 from loflexmdm.support.readers import checked_lines, parse_json, read_jsonl, read_toml
 from loflexmdm.support.records import read_records, table_rows
@@ -76,7 +76,7 @@ def edit(path, change):
     "Change a JSON file, with a digest that fits."
     content = json.loads(path.read_text())
     change(content)
-    path.write_text(json.dumps(sealed(content)))
+    path.write_text(json.dumps(add_digest(content)))
 
 
 # ---- one line for whatever a file holds
@@ -266,7 +266,7 @@ def test_a_limit_is_a_positive_whole_number(monkeypatch, text):
 def test_messages_stay_short(made, tmp_path):
     (tmp_path / "p.jsonl").write_text(json.dumps(["x" * 10**7]))
     refused(call("sample", made, "--prompts", tmp_path / "p.jsonl"), "line 1: token 'xxx", "10,000,000 characters")
-    assert len(clipped(["x" * 10**6])) < 300 and clipped(10**5000) == "a number of 16,610 bits"
+    assert len(clip(["x" * 10**6])) < 300 and clip(10**5000) == "a number of 16,610 bits"
 
 
 # ---- molecules

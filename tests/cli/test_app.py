@@ -35,7 +35,7 @@ def answers(): return Answers(MODELS)
 @pytest.fixture(scope="module")
 def calls():
     answers = Answers(["molecules-leads", "lead-edits"])
-    return Calls(answers.described(), Direct(answers), Direct(Drawings()), Budget(rows=256, seconds=60))
+    return Calls(answers.describe_models(), Direct(answers), Direct(Drawings()), Budget(rows=256, seconds=60))
 
 
 def last(answers): return list(answers)[-1].rows
@@ -48,7 +48,7 @@ def of_page(parts):
 
 
 def test_every_model_answers_its_own_example(answers):
-    for row in answers.described():
+    for row in answers.describe_models():
         found = answers.edit if row["edits"] else answers.sample
         rows = last(found(row["model"], row["prompt"] or None, n=2, seed=0))
         assert len(rows) == 2 and json.loads(json.dumps(rows)) == rows and "text" in rows[0]
@@ -154,7 +154,7 @@ def test_the_example_of_each_action_fits_it_alone(action, answers):
     for other in others:
         with pytest.raises(ValueError, match=f"{other}: write "): check_form(other, text)
     edits = dict(zip(MODELS, (False, True)))
-    assert all(edits[name] == (action == "Edit") for name in models_for(action, answers.described()))
+    assert all(edits[name] == (action == "Edit") for name in models_for(action, answers.describe_models()))
 
 
 def test_files_hold_the_rows(answers):

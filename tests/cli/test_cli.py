@@ -28,7 +28,7 @@ from loflexmdm.cli.train import recipe_of
 from loflexmdm.networks.transformer import SIZES
 from loflexmdm.samplers import Samples, TauLeaping, fitting_samplers
 from loflexmdm.samplers.choose import either
-from loflexmdm.support.atomic_files import locked, sealed
+from loflexmdm.support.atomic_files import lock_file, add_digest
 from loflexmdm.support.registries import METHODS, SAMPLERS, TASKS
 from loflexmdm.tasks.base import TaskOutput, task_from
 from loflexmdm.training import checkpoints as checkpoints_module
@@ -418,7 +418,7 @@ def test_prompts_that_are_no_text(run, tmp_path):
 
 
 def cut(path): path.write_bytes(path.read_bytes()[:100])
-def edit(path, **values): path.write_text(json.dumps(sealed(json.loads(path.read_text()) | values)))
+def edit(path, **values): path.write_text(json.dumps(add_digest(json.loads(path.read_text()) | values)))
 def add_token(path): edit(path, vocabulary=json.loads(path.read_text())["vocabulary"] + ["x"])
 def remove_key(path):
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "config"}))
@@ -477,7 +477,7 @@ def test_checkpoint_of_another_vocabulary(run, tmp_path):
     saved["recipe"]["task"]["kinds"] = 1
     (tmp_path / "run/run.json").write_text(json.dumps(saved))
     refused(call("resume", tmp_path / "run"), "run.json: changed or damaged since it was written")
-    (tmp_path / "run/run.json").write_text(json.dumps(sealed(saved)))
+    (tmp_path / "run/run.json").write_text(json.dumps(add_digest(saved)))
     refused(call("resume", tmp_path / "run"), "task.kinds: 2 then, 1 now")
     refused(call("resume", tmp_path / "run", "--changed-data"), "weights of another model")
     refused(call(f"evaluate {run} --task star-tiny"), "has another vocabulary than the task")
@@ -620,7 +620,7 @@ def test_ctrl_c_in_the_first_batch_leaves_nothing(run, tmp_path):
 
 
 def test_two_commands_that_write_one_file(run, tmp_path):
-    with locked(tmp_path / ".s.jsonl.partial.jsonl.lock"):
+    with lock_file(tmp_path / ".s.jsonl.partial.jsonl.lock"):
         code, _, err = call(f"sample {run} --out", tmp_path / "s.jsonl", *LONG)
     assert code == 2 and "another command is writing there (process " in err
 

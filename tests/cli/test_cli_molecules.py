@@ -150,7 +150,7 @@ def test_fewer_valid_ones_than_wanted_are_written_and_told(model, tmp_path):
 
 
 def test_none_that_is_valid_is_an_error_with_one_line(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(type(MoleculesTask.output), "accepted", lambda self, row: None)
+    monkeypatch.setattr(type(MoleculesTask.output), "sample_key", lambda self, row: None)
     for more in ([], ["--out", tmp_path / "v.csv"]):
         code, out, err = call(f"sample {model} --valid 3 --tries 8", *more)
         assert code == 2 and not out and err.splitlines()[-1] == (
@@ -161,17 +161,17 @@ def test_none_that_is_valid_is_an_error_with_one_line(model, tmp_path, monkeypat
 
 def test_what_could_not_be_made_is_not_kept(model):
     task = load(str(model)).task
-    kept = {s: task.output.accepted(dict(smiles=s, state="valid")) for s in ("CCO", "C[CH]C", "C[SH]=C")}
+    kept = {s: task.output.sample_key(dict(smiles=s, state="valid")) for s in ("CCO", "C[CH]C", "C[SH]=C")}
     assert kept == {"CCO": "CCO", "C[CH]C": None, "C[SH]=C": None}
 
 
 def test_radicals_and_impossible_valences_are_no_valid_rows():
     task = load("molecules-moses-ar").task
     states = {"CCO": "valid", "C[CH]C": "radical", "C=[SH]C": "hypervalent S-H", "C1C": "ring not closed"}
-    task.decoded = lambda samples, salvage=False: [task.notation.decode(s) for s in states]
+    task.decode_samples = lambda samples, salvage=False: [task.notation.decode(s) for s in states]
     rows = task.describe(Samples([[]] * 4, [[]] * 4))
     assert [row["state"] for row in rows] == list(states.values()) and rows[1]["smiles"] == "C[CH]C"
-    assert [task.output.accepted(row) for row in rows] == ["CCO", None, None, None] and states_of(rows)["radical"] == 1
+    assert [task.output.sample_key(row) for row in rows] == ["CCO", None, None, None] and states_of(rows)["radical"] == 1
 
 
 def test_salvaged_ones_say_so(model):

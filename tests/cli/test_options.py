@@ -68,7 +68,7 @@ def test_sampler_settings_of_the_command_line():
     line = "sample star-tiny --sampler tau --steps 4 --top-p 0.5 --confidence none"
     options, star = parse(line.split()), load("star-tiny")
     assert options.settings == dict(steps=4, top_p=0.5, confidence="none")
-    assert star.request(**options.asked(star.method)).sampler == TauLeaping(steps=4, top_p=0.5)
+    assert star.request(**options.settings_for(star.method)).sampler == TauLeaping(steps=4, top_p=0.5)
     assert star.request().sampler == star.method.default_sampler
 
 

@@ -24,7 +24,7 @@ from loflexmdm.models import pretrained
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
-from loflexmdm.support.atomic_files import atomic_directory, file_digest, recorded, sealed
+from loflexmdm.support.atomic_files import atomic_directory, file_digest, read_digests, add_digest
 from loflexmdm.support.configs import config_from
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.registries import METHODS
@@ -284,7 +284,7 @@ def test_full_tmpfs_leaves_the_old_model(model, tmp_path):
 def edited(path, **edit):
     "Write config.json anew with some entries changed (..., removed) and a digest that fits."
     meta = json.loads((path / "config.json").read_text())
-    (path / "config.json").write_text(json.dumps(sealed({k: v for k, v in (meta | edit).items() if v is not ...})))
+    (path / "config.json").write_text(json.dumps(add_digest({k: v for k, v in (meta | edit).items() if v is not ...})))
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_packaged_models_sample(name):
     else: assert len(method.sample(n=2, generator=seeded(0))) == 2
     directory = models_directory() / name
     assert (directory / "README.md").is_file()
-    saved = recorded(read_config(directory))  # a card that was changed has a digest of its own
+    saved = read_digests(read_config(directory))  # a card that was changed has a digest of its own
     assert {file: file_digest(directory / file) for file in saved} == saved
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from loflexmdm.process.states import MASK, Vocabulary
 from loflexmdm.models.player import GONE, MASKED, Player, changes_of, graph_picture, player_html
-from loflexmdm.models.player import recording
+from loflexmdm.models.player import record_frames
 from loflexmdm.samplers import EditTrajectory, Trajectory
 
 HOSTILE = [
@@ -39,7 +39,7 @@ def written_at_once(n: int) -> Trajectory:
 
 
 def page(vocabulary: Vocabulary, trajectory: Trajectory) -> Player:
-    track = recording(trajectory)
+    track = record_frames(trajectory)
     return Player(player_html(track, vocabulary), len(track.frames))
 
 
@@ -51,18 +51,18 @@ def test_hostile_tokens_stay_text():
 
 
 def test_columns_of_edits():
-    assert changes_of(recording(EDITED)) == [[(0, 3), (2, GONE)], [(1, 5)], [(0, 4), (3, 3)]]
+    assert changes_of(record_frames(EDITED)) == [[(0, 3), (2, GONE)], [(1, 5)], [(0, 4), (3, 3)]]
 
 
 def test_masks_that_are_forced_at_the_end_come_after_the_others():
     late = Trajectory([(1.0, [MASK]), (9.0, [3]), (9.0, [3, MASK]), (9.0, [3, 4])], [1.0, 9.0], [9.0, 9.5])
-    assert changes_of(recording(late)) == [[(0, MASKED), (1, 3)], [(2, MASKED), (3, 4)]]
+    assert changes_of(record_frames(late)) == [[(0, MASKED), (1, 3)], [(2, MASKED), (3, 4)]]
 
 
 def test_long_generations_are_thinned_and_keep_both_ends():
     n = 300
     long = Trajectory([(float(k), [3] * k) for k in range(n + 1)], [float(k + 1) for k in range(n)], [0.0] * n)
-    track = recording(long, most=50)
+    track = record_frames(long, most=50)
     assert len(track.frames) == 50 and track.frames[0] == {} and len(track.frames[-1]) == n
 
 

@@ -46,7 +46,7 @@ def test_text_files_of_a_model_are_replaced_with_it(tmp_path):
 def test_reading_a_model_that_is_always_replaced_ends_with_the_error(tmp_path, monkeypatch):
     save_method(model(), tmp_path)
     tries = itertools.count()
-    monkeypatch.setattr(saved, "_written", lambda directory: (0, next(tries)))  # another file at every look
+    monkeypatch.setattr(saved, "_file_stamp", lambda directory: (0, next(tries)))  # another file at every look
     def damaged(*args): raise ValueError("damaged weights file")
     monkeypatch.setattr(saved, "read_tensors", damaged)
     with pytest.raises(ValueError, match="damaged weights file"): load_method(tmp_path)

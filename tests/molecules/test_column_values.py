@@ -22,7 +22,7 @@ from loflexmdm.methods.base import method_class
 from loflexmdm.models.saved import save_method
 from loflexmdm.molecules.data import column_values as module
 from loflexmdm.molecules.data.cleaning import clean
-from loflexmdm.molecules.data.column_values import Measured, combined, measured, one_value
+from loflexmdm.molecules.data.column_values import Measured, combine_cells, read_measurements, one_value
 from loflexmdm.molecules.data.records import molecule_records, smiles_and_texts
 from loflexmdm.molecules.data.sources import embedded_smiles
 from loflexmdm.process.states import ANY, Vocabulary
@@ -61,13 +61,13 @@ def test_cells(text, value):
 def test_progress_is_shown_on_request(progress, tmp_path, monkeypatch):
     hidden, bar = [], module.progress_bar
     monkeypatch.setattr(module, "progress_bar", lambda *a, disable: hidden.append(disable) or bar(*a, disable=disable))
-    measured(write(tmp_path / "mine.csv"), "pIC50", progress=progress)
+    read_measurements(write(tmp_path / "mine.csv"), "pIC50", progress=progress)
     assert hidden == [not progress]
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.tsv"])
 def test_a_table_gives_means_and_counts(tmp_path, name):
-    assert measured(write(tmp_path / name), "pIC50") == EXPECTED
+    assert read_measurements(write(tmp_path / name), "pIC50") == EXPECTED
 
 
 def test_parquet_with_numbers_and_with_text(tmp_path):
@@ -75,17 +75,17 @@ def test_parquet_with_numbers_and_with_text(tmp_path):
     numbers = [1, 2.5, -40, None, None, 6, None]
     pq.write_table(pa.table(dict(smiles=smiles, pIC50=numbers)), tmp_path / "numbers.parquet")
     pq.write_table(pa.table(dict(smiles=smiles, pIC50=[t for _, t in ROWS])), tmp_path / "text.parquet")
-    assert measured(str(tmp_path / "numbers.parquet"), "pIC50") == Measured(EXPECTED.values, 3, 0, "", SPREAD)
-    assert measured(str(tmp_path / "text.parquet"), "pIC50") == EXPECTED
+    assert read_measurements(str(tmp_path / "numbers.parquet"), "pIC50") == Measured(EXPECTED.values, 3, 0, "", SPREAD)
+    assert read_measurements(str(tmp_path / "text.parquet"), "pIC50") == EXPECTED
     with pytest.raises(ValueError, match="has the columns smiles, pIC50"):
-        measured(str(tmp_path / "text.parquet"), "IC50")
+        read_measurements(str(tmp_path / "text.parquet"), "IC50")
 
 
 def test_every_row_of_a_long_table_has_its_own_number(tmp_path):
     """More rows than a chunk has, invalid ones between them: cells and molecules must not slip past each other."""
     found = list(dict.fromkeys(s for s in embedded_smiles("wehi") if s))[:700]
     rows = [(s, str(i)) if i % 7 else (s[:-1] + "(", str(-i)) for i, s in enumerate(found)]
-    values = measured(write(tmp_path / "long.csv", rows), "pIC50").values
+    values = read_measurements(write(tmp_path / "long.csv", rows), "pIC50").values
     rng = random.Random(0)
     for i in rng.sample(range(700), 60):
         outcome = clean(rows[i][0])
@@ -94,31 +94,31 @@ def test_every_row_of_a_long_table_has_its_own_number(tmp_path):
 
 
 def test_limit_reads_the_first_rows(tmp_path):
-    assert measured(write(tmp_path / "mine.csv"), "pIC50", limit=1).values == {"CCO": 1.0}
+    assert read_measurements(write(tmp_path / "mine.csv"), "pIC50", limit=1).values == {"CCO": 1.0}
 
 
 def test_the_cache_is_used_and_a_damaged_one_made_again(tmp_path, monkeypatch):
     source = write(tmp_path / "mine.csv")
-    measured(source, "pIC50")
+    read_measurements(source, "pIC50")
     [file] = (tmp_path / "cache" / "measured").glob("*.json")
     with monkeypatch.context() as m:
         m.setattr(module, "combined", lambda *a: pytest.fail("read again"))
-        assert measured(source, "pIC50") == EXPECTED
+        assert read_measurements(source, "pIC50") == EXPECTED
     file.write_text(file.read_text().replace("1.75", "9.75"))
-    with pytest.warns(UserWarning, match="damaged"): assert measured(source, "pIC50") == EXPECTED
+    with pytest.warns(UserWarning, match="damaged"): assert read_measurements(source, "pIC50") == EXPECTED
     assert json.loads(file.read_text())["values"]["CCO"] == 1.75
     write(Path(source), [("CCO", "3")])
-    assert measured(source, "pIC50").values == {"CCO": 3.0}  # another file under the same name
+    assert read_measurements(source, "pIC50").values == {"CCO": 3.0}  # another file under the same name
 
 
 def test_sources_without_columns_are_refused(tmp_path):
     (tmp_path / "list.smi").write_text("CCO\n")
     for source in (str(tmp_path / "list.smi"), "embedded", "wehi+nci", "hub:some/where"):
-        with pytest.raises(ValueError, match="is not a table"): measured(source, "pIC50")
+        with pytest.raises(ValueError, match="is not a table"): read_measurements(source, "pIC50")
     with pytest.raises(ValueError, match="no molecule has a number .blank: 1, not a number: 1."):
-        measured(write(tmp_path / "none.csv", [("CCO", ""), ("CCN", "high"), ("C1", "2")]), "pIC50")
+        read_measurements(write(tmp_path / "none.csv", [("CCO", ""), ("CCN", "high"), ("C1", "2")]), "pIC50")
     with pytest.raises(ValueError, match="2 columns of that name"):
-        measured(write(tmp_path / "twice.csv", header=("smiles", "x", "x")), "x")
+        read_measurements(write(tmp_path / "twice.csv", header=("smiles", "x", "x")), "x")
 
 
 def test_replicates_have_one_rule_by_name():
@@ -127,32 +127,32 @@ def test_replicates_have_one_rule_by_name():
     assert one_value(far, "geometric mean") == pytest.approx(10 ** (5 / 3))
     with pytest.raises(ValueError, match="0 is not positive; choose median"): one_value([0.0, 1.0], "geometric mean")
     with pytest.raises(ValueError, match="choose one of median, geometric mean"): one_value(far, "mean")
-    assert combined([("C", "1"), ("CC", "2")]).replicates == ""
+    assert combine_cells([("C", "1"), ("CC", "2")]).replicates == ""
 
 
 def test_values_have_no_order():
     rows = [("C", "1"), ("CC", "2"), ("C", "4"), ("CC", "x"), ("C", "")]
-    assert combined(rows)[:3] == combined(rows[::-1])[:3] == ({"C": 2.5, "CC": 2.0}, 1, 1)
+    assert combine_cells(rows)[:3] == combine_cells(rows[::-1])[:3] == ({"C": 2.5, "CC": 2.0}, 1, 1)
 
 
 def test_a_line_break_in_a_value_moves_no_other(tmp_path):
     rows = [(f"C{'C' * i}O", str(i)) for i in range(40)]
     rows[5] = (rows[5][0], "5.0\n(repeat 2)")
-    found = measured(write(tmp_path / "mine.csv", rows), "pIC50")
+    found = read_measurements(write(tmp_path / "mine.csv", rows), "pIC50")
     assert found.values == {s: float(n) for i, (s, n) in enumerate(rows) if i != 5} and found.unreadable == 1
     rows[7] = (f"{rows[7][0]}\nsecond line", "7")
-    assert set(measured(write(tmp_path / "mine.csv", rows), "pIC50").values.values()) == {*range(40)} - {5, 7}
+    assert set(read_measurements(write(tmp_path / "mine.csv", rows), "pIC50").values.values()) == {*range(40)} - {5, 7}
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.tsv"])
 def test_a_row_wider_than_the_header_is_left_out(tmp_path, name):
     source = write(tmp_path / name, [("CCO", "1"), ("CCN", "1", "234"), ("CCC", "2")])
-    assert measured(source, "pIC50").values == {"CCO": 1.0, "CCC": 2.0}
-    assert measured(write(tmp_path / name, [("CCO", "1", "", "")]), "pIC50").values == {"CCO": 1.0}
+    assert read_measurements(source, "pIC50").values == {"CCO": 1.0, "CCC": 2.0}
+    assert read_measurements(write(tmp_path / name, [("CCO", "1", "", "")]), "pIC50").values == {"CCO": 1.0}
 
 
 def test_medians_of_large_numbers_are_finite():
-    found = combined([("C", "1e308"), ("C", "1.7e308"), *[("CC", "1.7976931348623157e308")] * 3]).values
+    found = combine_cells([("C", "1e308"), ("C", "1.7e308"), *[("CC", "1.7976931348623157e308")] * 3]).values
     assert found == {"C": 1.35e308, "CC": 1.7976931348623157e308}
 
 
@@ -210,7 +210,7 @@ def test_valid_molecules_without_a_number_are_not_counted(tmp_path):
     low, high = task.vocabulary.conditions
     def share(*samples):
         ids = [task.vocabulary.encode([asked, *text]) for asked, text in samples]
-        return task.fraction_as_requested(Samples(ids, [[True] * len(i) for i in ids]))
+        return task.requested_fraction(Samples(ids, [[True] * len(i) for i in ids]))
     right, wrong, unknown, invalid = (low, "CC"), (high, "CC"), (low, "C" * 10), (low, "")
     assert share(right) == 1 and share(wrong) == 0 and share(invalid) == 0 and math.isnan(share(unknown))
     assert share(right, unknown, invalid) == 0.5 and share((ANY, "C" * 10)) == 1
@@ -294,7 +294,7 @@ def test_qm9_has_a_gap():
     if importlib.util.find_spec("qm9pack") is None: pytest.skip("the wheel qm9pack is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = measured("qm9", "HOMO_LUMO_gap_au", limit=20)
+        found = read_measurements("qm9", "HOMO_LUMO_gap_au", limit=20)
     assert abs(found.values["C"] - 0.5048) < 1e-3 and not found.blank  # methane, hartree
 
 

@@ -9,7 +9,7 @@ import torch
 from rdkit import Chem
 
 from loflexmdm import load
-from loflexmdm.molecules.growth import LINKERS, PLACES, WAYS, Growth, _canonical, _joined, _sides, divided, grow
+from loflexmdm.molecules.growth import LINKERS, PLACES, WAYS, Growth, _canonical, _join, _sides, canonical_parts, grow
 from loflexmdm.molecules.growth import Growths, growth_of, likely_prompts
 from loflexmdm.molecules.growth import all_links, grows_rightwards, spellings, superstructure_points, within_branches
 from loflexmdm.molecules.notation.fragments import contains_fragment
@@ -35,7 +35,7 @@ packaged = pytest.mark.skipif("molecules-moses-ar" not in names(), reason="the p
 
 @pytest.mark.parametrize("fragment, whole", (FRAGMENTS | SEVERAL).items())
 def test_substituents_between_the_parts_are_at_the_points(fragment, whole):
-    parts = divided(fragment)
+    parts = canonical_parts(fragment)
     assert len(parts) == fragment.count("*") + 1
     assert Chem.CanonSmiles("C".join(map("".join, parts))) == Chem.CanonSmiles(whole)
     assert all(part[0] == ")" for part in parts[1:-1]) and parts[-1][:1] in ([], [")"])
@@ -43,7 +43,7 @@ def test_substituents_between_the_parts_are_at_the_points(fragment, whole):
 
 @pytest.mark.parametrize("fragment", ["c1ccccc1", "*CC.*CC", "x", "*"])
 def test_what_is_not_a_fragment_with_points_is_refused(fragment):
-    with pytest.raises(ValueError): divided(fragment)
+    with pytest.raises(ValueError): canonical_parts(fragment)
 
 
 @pytest.mark.parametrize("other, side, ways", [
@@ -51,7 +51,7 @@ def test_what_is_not_a_fragment_with_points_is_refused(fragment):
     ("*=O", "CN", {"NC(=O)c1ccncc1", "O=NCc1ccncc1"}), ("*n1ccnc1", "C(F)F", {"FC(F)(c1ccncc1)n1ccnc1"}),
 ])
 def test_another_fragment_hangs_on_what_was_grown(other, side, ways):
-    parts = divided("*c1ccncc1")
+    parts = canonical_parts("*c1ccncc1")
     found = all_links(side.join(map("".join, parts)), parts, other)
     assert set(found) == set(map(Chem.CanonSmiles, ways))
 
@@ -171,9 +171,9 @@ def test_either_side_of_a_pair_grows_and_the_other_hangs_anywhere_on_what_has_gr
     model, pair, draws = load("molecules-moses-ar"), "*c1ccncc1.*C1CC1", [random.Random(seed) for seed in range(30)]
     others = [_sides(pair, rng, partial(_canonical, model.method))[1] for rng in draws]
     assert {Chem.CanonSmiles(other) for other in others} == {"*C1CC1", "*c1ccncc1"} and 5 < others.count(others[0]) < 25
-    parts = divided("*c1ccncc1")
+    parts = canonical_parts("*c1ccncc1")
     text = "CNCO".join(map("".join, parts))
-    assert {_joined(text, parts, "*C1CC1", rng) for rng in draws} == set(all_links(text, parts, "*C1CC1"))
+    assert {_join(text, parts, "*C1CC1", rng) for rng in draws} == set(all_links(text, parts, "*C1CC1"))
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_the_prompt_of_a_text_is_continued_as_the_text_is():
 def test_each_spelling_says_the_same_fragment(fragment, whole):
     ways = spellings(fragment)
     texts = {Chem.CanonSmiles("C".join(map("".join, parts))) for parts in ways}
-    assert texts == {Chem.CanonSmiles(whole)} and ways[0] == divided(fragment)
+    assert texts == {Chem.CanonSmiles(whole)} and ways[0] == canonical_parts(fragment)
     assert len({str(parts) for parts in ways}) == len(ways) > 1 or fragment == "*C*"
 
 

@@ -9,7 +9,7 @@ from rdkit import Chem
 
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.links import LinkGuide, LinkRequest, grown_links, inserted_links, limits_from, link_nats
-from loflexmdm.molecules.links import linker_of, links, neutral, protonated, two_ends, with_linker
+from loflexmdm.molecules.links import linker_of, links, neutral, protonate, two_ends, with_linker
 from loflexmdm.process.states import collate, prefix_example
 from loflexmdm.molecules.scores.makeable import objection
 from commands import call
@@ -71,8 +71,8 @@ def test_masks_by_hand(models):
 
 
 def test_amines_get_a_proton_and_linkers_lose_it():
-    assert protonated("*N1CCOCC1.*c1ccccc1") == Chem.CanonSmiles("*[NH+]1CCOCC1.*c1ccccc1")
-    assert protonated("*NC(=O)C.*c1ccccc1") == Chem.CanonSmiles("*NC(=O)C.*c1ccccc1")
+    assert protonate("*N1CCOCC1.*c1ccccc1") == Chem.CanonSmiles("*[NH+]1CCOCC1.*c1ccccc1")
+    assert protonate("*NC(=O)C.*c1ccccc1") == Chem.CanonSmiles("*NC(=O)C.*c1ccccc1")
     assert neutral("[1*]CC[NH+](C)[2*]") == Chem.CanonSmiles("[1*]CCN(C)[2*]")
 
 

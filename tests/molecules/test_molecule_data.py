@@ -19,7 +19,7 @@ from loflexmdm.molecules.data import prepared as molecule_data
 from loflexmdm.molecules.data import sources
 from loflexmdm.molecules.data.cleaning import ELEMENTS, REJECT_REASONS, Cleaning, clean, clean_chunk
 from loflexmdm.molecules.data.cleaning import molecule_split
-from loflexmdm.molecules.data.prepared import CACHE_VERSION, CHUNK_ROWS, build_molecules, cleaned
+from loflexmdm.molecules.data.prepared import CACHE_VERSION, CHUNK_ROWS, build_molecules, clean_rows
 from loflexmdm.molecules.data.prepared import prepare, processes_for
 from loflexmdm.molecules.data.sources import HUB_ROWS, SOURCES, embedded_smiles
 from loflexmdm.molecules.data.records import read_smiles, smiles_and_texts
@@ -161,7 +161,7 @@ def test_a_directory_is_no_file(tmp_path):
     ],
 )
 def test_outcomes(smiles, outcome):
-    [(_, [found])] = cleaned([smiles], Cleaning())
+    [(_, [found])] = clean_rows([smiles], Cleaning())
     if outcome in REJECT_REASONS: assert found == outcome
     else: assert found[1] == outcome and from_bracket_safe(found[0]) == outcome
 
@@ -423,7 +423,7 @@ def test_rows_are_cleaned_as_they_are_read(monkeypatch):
         seen.append(list(read))
         return clean(chunk, options)
     monkeypatch.setattr(molecule_data, "clean_chunk", watched)
-    found = molecule_data.built(molecule_data.Content(["toy"], rows), 0, Cleaning(), processes=1)
+    found = molecule_data.clean_source(molecule_data.Content(["toy"], rows), 0, Cleaning(), processes=1)
     assert len(found.smiles) == 50 and found.rejects["duplicate"] == 3 * CHUNK_ROWS - 50
     assert seen[0] == [3 * CHUNK_ROWS, CHUNK_ROWS] and len(seen) == 3
 
@@ -435,8 +435,8 @@ def test_how_many_rows_are_read(monkeypatch, kind, limit, read):
     "All of a file, and of the hub a number, unless a limit is given, which names the entry in the cache."
     entries, limits = set(), []
     monkeypatch.setattr(molecule_data, "content_of", lambda source, column: molecule_data.Content([kind], list))
-    monkeypatch.setattr(molecule_data, "cached", lambda path, make: (entries.add(path), make()))
-    monkeypatch.setattr(molecule_data, "built", lambda content, limit, *options: limits.append(limit))
+    monkeypatch.setattr(molecule_data, "read_or_make", lambda path, make: (entries.add(path), make()))
+    monkeypatch.setattr(molecule_data, "clean_source", lambda content, limit, *options: limits.append(limit))
     for n in (limit, limit, 7): prepare("any.smi", limit=n)
     assert limits == [read, read, 7] and len(entries) == 2
 

@@ -13,7 +13,7 @@ from rdkit import Chem
 
 from loflexmdm.molecules.notation.bracket_safe import Decoded, from_bracket_safe, to_bracket_safe
 from loflexmdm.molecules.notation.fragments import fragment_prompt
-from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask, mirrored
+from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask, mirror
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import recipe
 
@@ -66,7 +66,7 @@ def test_stereochemistry_survives_shuffling_and_prompts(tmp_path):
 def test_what_a_fragment_loses_without_tokens_for_it(tmp_path, fragment, used, lost):
     task = MoleculesTask(MoleculesConfig(source=str(smiles_file(tmp_path / "a.smi"))))
     text, told = task._plain(fragment)
-    assert told == lost == [w for w in task.omitted(fragment).split(", ") if w]
+    assert told == lost == [w for w in task.omissions(fragment).split(", ") if w]
     assert text == used
 
 
@@ -83,8 +83,8 @@ def test_stereochemistry_is_given_to_who_can_write_both_senses(tmp_path, tokens,
     source = str(smiles_file(tmp_path / "a.smi"))
     task = MoleculesTask(MoleculesConfig(source=source, notation="smiles", tokens=tokens))
     inserts, appends = (SimpleNamespace(channels=(c,), task=dict(notation="smiles")) for c in ("place", "append"))
-    assert task.omitted(fragment) == task.omitted(fragment, inserts) == lost
-    assert task.omitted(fragment, appends) == "stereochemistry"
+    assert task.omissions(fragment) == task.omissions(fragment, inserts) == lost
+    assert task.omissions(fragment, appends) == "stereochemistry"
     given = "".join("*" if t is ... else t for t in task.prompt(fragment))
     kept = fragment if not lost else Chem.MolToSmiles(Chem.MolFromSmiles(fragment), isomericSmiles=False)
     assert Chem.CanonSmiles(given) == Chem.CanonSmiles(kept)
@@ -94,7 +94,7 @@ def test_stereochemistry_is_given_to_who_can_write_both_senses(tmp_path, tokens,
     ("[C@H]", "[C@@H]"), ("[C@@]", "[C@]"), ("/", "\\"), ("\\", "/"), ("C", "C"), ("[nH]", "[nH]"), ("(", "("),
 ])
 def test_mirrored_tokens(token, other):
-    assert mirrored(token) == other and mirrored(other) == token
+    assert mirror(token) == other and mirror(other) == token
 
 
 def test_the_vocabulary_is_that_of_the_config_and_others_are_counted(tmp_path):
@@ -106,7 +106,7 @@ def test_the_vocabulary_is_that_of_the_config_and_others_are_counted(tmp_path):
     assert 0 < lost == sum("<3>" in t for s in ("train", "valid", "test") for t in full.texts(s))
     assert lost + sum(len(narrow.texts(s)) for s in ("train", "valid", "test")) == 60
     assert f"\ntokens outside the vocabulary: '<3>' ({lost} molecules)" in narrow.summary()
-    assert "tokens outside" not in full.summary() and full.lacking() == {}
+    assert "tokens outside" not in full.summary() and full.missing_tokens() == {}
 
 
 def test_a_packaged_model_that_knows_the_lacking_tokens_is_named(tmp_path):
@@ -242,7 +242,7 @@ def test_what_repairs_make_of_a_text_is_told_apart(tmp_path, monkeypatch):
     task = MoleculesTask(MoleculesConfig(source=str(smiles_file(tmp_path / "a.smi"))))
     plain = [Decoded("CCO", (), ""), Decoded(None, (), "syntax"), Decoded(None, (), "valence")]
     repaired = [Decoded("CCN", (), ""), Decoded("CCC", (), ""), Decoded(None, (), "valence")]
-    monkeypatch.setattr(MoleculesTask, "decoded", lambda self, samples, salvage=False: repaired if salvage else plain)
+    monkeypatch.setattr(MoleculesTask, "decode_samples", lambda self, samples, salvage=False: repaired if salvage else plain)
     told = lambda salvage: [(row["smiles"], row["state"]) for row in task.describe(None, salvage=salvage)]
     assert told(False) == [("CCO", "valid"), ("", "syntax"), ("", "valence")]
     assert told(True) == [("CCO", "valid"), ("CCC", "salvaged"), ("", "valence")]

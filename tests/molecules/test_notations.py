@@ -271,7 +271,7 @@ def drawn_from(one_molecule, **settings):
     "What a task generates of the molecule with rings: texts and spans."
     config = MoleculesConfig(source=one_molecule, notation="smiles", reorder=False, prompt_share=1.0, **settings)
     task = MoleculesTask(config)
-    return [(symbols(text), spans) for text, spans in (task._prompted(RINGS, random.Random(i)) for i in range(600))]
+    return [(symbols(text), spans) for text, spans in (task._hide_parts(RINGS, random.Random(i)) for i in range(600))]
 
 
 def test_links_by_length_have_each_number_of_atoms_as_often(one_molecule):

@@ -12,8 +12,8 @@ from rdkit import Chem
 
 from loflexmdm.molecules.verbs.optimize import read_leads
 from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, PerScaffold, RandomSearch, Regrow
-from loflexmdm.molecules.optimise import Holding, Screened, murcko, substructure
-from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossed, join_parts, mutated
+from loflexmdm.molecules.optimise import ScaffoldFilter, Screened, murcko, substructure
+from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossover, join_parts, mutate
 from loflexmdm.molecules.optimise import optimise, sound, top_auc
 from loflexmdm.molecules.scores.objectives import OBJECTIVES, Likeness, Scorer, _serve, load_objective
 from commands import call, refused
@@ -159,9 +159,9 @@ def test_every_mutation_can_leave_a_sound_molecule(change):
 
 def test_children_are_sound_and_come_from_the_generator():
     mol = Chem.MolFromSmiles(DRUG)
-    assert mutated(mol, random.Random(1)) == mutated(mol, random.Random(1))
-    assert mutated(Chem.MolFromSmiles("C"), random.Random(0)) is None
-    assert crossed(mol, Chem.MolFromSmiles("c1ccccc1"), random.Random(0)) is None  # no bond to cut
+    assert mutate(mol, random.Random(1)) == mutate(mol, random.Random(1))
+    assert mutate(Chem.MolFromSmiles("C"), random.Random(0)) is None
+    assert crossover(mol, Chem.MolFromSmiles("c1ccccc1"), random.Random(0)) is None  # no bond to cut
     a, b = map(Chem.MolFromSmiles, ("*CCO", "*c1ccccc1"))
     assert sound(join_parts(a, b)) == Chem.CanonSmiles("OCCc1ccccc1")
     assert sound(Chem.MolFromSmiles("CC.CC")) is None and sound(Chem.MolFromSmiles("CC")) is None
@@ -173,7 +173,7 @@ def electrons(smiles): return sum(a.GetNumRadicalElectrons() for a in Chem.MolFr
 @pytest.mark.parametrize("smiles", ["Cc1ccc([N+](=O)[O-])cc1", "C[C@@H](N)c1ccccc1", "C[n+]1ccccc1CC(=O)[O-]"])
 def test_no_mutation_leaves_a_radical_or_another_charge(smiles):
     mol, rng = Chem.MolFromSmiles(smiles), random.Random(0)
-    made = [s for s in (mutated(mol, rng) for _ in range(300)) if s]
+    made = [s for s in (mutate(mol, rng) for _ in range(300)) if s]
     assert len(made) > 200 and not sum(map(electrons, made))
     assert {Chem.GetFormalCharge(Chem.MolFromSmiles(s)) for s in made} == {Chem.GetFormalCharge(mol)}
 
@@ -307,9 +307,9 @@ def test_which_share_of_the_proposals_the_model_grows(share, by):
 def test_what_is_grown_has_the_charge_asked_for(monkeypatch, charges, kept):
     monkeypatch.setattr("loflexmdm.molecules.optimise.grows_rightwards", lambda method: False)
     written = lambda method, fragments, seed: ["CCC", "CC[NH3+]", None]
-    monkeypatch.setattr("loflexmdm.molecules.optimise.inserted", written)
+    monkeypatch.setattr("loflexmdm.molecules.optimise.grow_by_insertion", written)
     parts = [Chem.MolFromSmiles("C*")] * 3
-    assert Regrow.grown(SimpleNamespace(model=SimpleNamespace(method=None)), parts, 0, charges) == kept
+    assert Regrow.grow(SimpleNamespace(model=SimpleNamespace(method=None)), parts, 0, charges) == kept
 
 
 @pytest.mark.parametrize("fragment, fits", [("CCC", True), ("CCCC", False)])
@@ -327,7 +327,7 @@ def test_a_fragment_that_a_model_cannot_read_has_no_prompt():
 def test_a_search_within_the_calls_of_each_scaffold_goes_on_from_its_log(tmp_path):
     "A run that was cut makes the same calls; none of a scaffold more than its share, every molecule with the ring."
     start, length = ["CCOc1ccccc1", "NC(=O)c1ccccc1"], lambda smiles: (float(len(smiles)), "")
-    def way(): return PerScaffold(Holding(Genetic(6), "c1ccccc1"), 2)
+    def way(): return PerScaffold(ScaffoldFilter(Genetic(6), "c1ccccc1"), 2)
 
     path = tmp_path / "run.jsonl"
     whole = optimise(length, way(), CallLog(path), 12, start).calls

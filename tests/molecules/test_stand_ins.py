@@ -20,7 +20,7 @@ def test_edits_keep_the_part_and_are_compared_with_the_whole_lead(model, lead):
     tokens, locked = model.lead(lead)
     found = model.edit(lead, n=4, seed=0)
     assert isinstance(tokens, Core) and sum(locked) == 1
-    assert f"{tokens.part} (kept" in model.task.omitted(lead)
+    assert f"{tokens.part} (kept" in model.task.omissions(lead)
     assert all(row["lead"] == Chem.CanonSmiles(lead) for row in found.rows())
     assert [row["smiles"] or None for row in found.rows()] == found.smiles and any(found.smiles)
     assert all(contains(smiles, "B(O)O") for smiles in found.smiles if smiles and lead == BORTEZOMIB)

@@ -8,7 +8,7 @@ from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.edit_task import kept_tokens
 from loflexmdm.molecules.data.matched_pairs import fill_core, piece_text, single_cuts, smiles_tokens
 from loflexmdm.molecules.notation.substructures import contains, join_parts, keeps_fragment, with_stereo
-from loflexmdm.molecules.optimise import Holding, Regrow, split_at
+from loflexmdm.molecules.optimise import ScaffoldFilter, Regrow, split_at
 from commands import call, refused
 
 LEADS = [
@@ -37,13 +37,13 @@ def test_every_proposal_keeps_the_scaffold_as_drawn(tmp_path, monkeypatch, model
 def test_grown_sides_keep_their_centres():
     "Without any filter: what a flat model grows from a side has the side's configuration."
     parts = [Chem.MolFromSmiles("*N[C@@H](C)c1ccccc1")] * 8
-    grown = [s for s in Regrow(load("molecules-moses-ar")).grown(parts, 0) if s]
+    grown = [s for s in Regrow(load("molecules-moses-ar")).grow(parts, 0) if s]
     assert len(grown) >= 5 and all("@" in s for s in grown)
     assert all(contains(s, CENTRE) for s in grown)
 
 
 def test_a_scaffold_keeps_its_written_hydrogen():
-    holding = Holding(lambda population, rng: [], "c1ccc2[nH]ncc2c1")
+    holding = ScaffoldFilter(lambda population, rng: [], "c1ccc2[nH]ncc2c1")
     assert holding.keeps("Cc1ccc2[nH]ncc2c1") and not holding.keeps("Cc1ccc2n(C)ncc2c1")
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from loflexmdm.support import atomic_files as files
-from loflexmdm.support.atomic_files import atomic_directory, intact, locked, scratch_file
+from loflexmdm.support.atomic_files import atomic_directory, intact, lock_file, scratch_file
 from loflexmdm.support.atomic_files import replace_files, write_file
 from loflexmdm.training.log import JsonLines
 
@@ -59,27 +59,27 @@ def test_a_lock_is_refused_or_waited_for_and_goes_with_its_process(tmp_path):
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     child.stdout.readline()
     with pytest.raises(ValueError, match=rf"^in use \(process {child.pid} on .+\)$"):
-        with locked(tmp_path / "lock", "in use"): pass
+        with lock_file(tmp_path / "lock", "in use"): pass
     child.kill()
     child.wait()
     child.stdout.close()
-    with locked(tmp_path / "lock"): pass
+    with lock_file(tmp_path / "lock"): pass
 
 
 def test_a_lock_does_not_live_on_in_a_child_process(tmp_path):
     "As loader processes outlive a killed training run for some seconds."
     begun, begin = os.pipe()
     if (holder := os.fork()) == 0:
-        with locked(tmp_path / "lock"):
+        with lock_file(tmp_path / "lock"):
             if os.fork() == 0: os.write(begin, b"1"), signal.alarm(10), signal.pause()
             os.read(begun, 1)  # the child runs, and has closed the lock's file
             os.kill(os.getpid(), signal.SIGKILL)
     assert os.WTERMSIG(os.waitpid(holder, 0)[1]) == signal.SIGKILL
-    with locked(tmp_path / "lock", "held by a child"): pass
+    with lock_file(tmp_path / "lock", "held by a child"): pass
 
 
 def test_a_lock_may_remove_its_file(tmp_path):
-    with locked(tmp_path / "lock", remove=True): assert (tmp_path / "lock").exists()
+    with lock_file(tmp_path / "lock", remove=True): assert (tmp_path / "lock").exists()
     assert not list(tmp_path.iterdir())
 
 

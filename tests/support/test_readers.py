@@ -39,7 +39,7 @@ def test_what_a_table_lacks_is_counted_and_said(tmp_path):
     rows = ["1,a b", "2", "3,c, d", "", "4,", '5,"e f\ng"', "6,h i,"]
     task = task_from(dict(kind="text", file=str(table(tmp_path / "a.csv", rows)), column="text"))
     assert sum(task.sizes().values()) == 3
-    assert task.rejected() == {"without the column": 1, "more cells than the header": 1, "empty": 2}
+    assert task.rejections() == {"without the column": 1, "more cells than the header": 1, "empty": 2}
     told, _, left_out = task.summary().splitlines()
     assert left_out.startswith("left out: 4 of the source") and "2 empty" in left_out
     assert told == (
@@ -55,7 +55,7 @@ def test_what_a_table_lacks_is_counted_and_said(tmp_path):
 def test_empty_lines_are_counted(tmp_path, unit, empty):
     (tmp_path / "a.txt").write_text("a b\n\n  \nc d e f\n\n")
     task = SequencesTask(SequencesConfig(file=str(tmp_path / "a.txt"), unit=unit, max_length=4))
-    assert task.rejected() == {"empty": empty, "longer than max_length": {"words": 1, "characters": 1}[unit]}
+    assert task.rejections() == {"empty": empty, "longer than max_length": {"words": 1, "characters": 1}[unit]}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])

@@ -159,7 +159,7 @@ def test_pairs_are_split_by_molecule_and_counted(leads):
     trained = {task.found.smiles[i] for m in task.matched["train"] for i in m[:2]}
     assert trained and task.leads("test") and not trained & {*task.leads("test"), *task.leads("valid")}
     assert all(task.gain_of(m) >= 0.01 for found in task.matched.values() for m in found)
-    left_out = task.rejected()
+    left_out = task.rejections()
     assert left_out["molecule unparsable"] == 1 and left_out["molecule without a partner"] >= 1
     assert sum(n for r, n in left_out.items() if r.startswith("pair ") and r != "pair not reversible") + sum(
         task.sizes().values()
@@ -244,7 +244,7 @@ def test_pairs_that_change_the_charge_are_left_out(tmp_path):
     task = task_from(dict(kind="molecule-edits", source=str(tmp_path / "few.smi"), goal="any", valid_share=0,
                           test_share=0))
     used = {s for m in task.matched["train"] for s in (task.found.smiles[m.first], task.found.smiles[m.second])}
-    assert used == {"CCc1ccccc1", "OCc1ccccc1"} and task.rejected()["pair that changes the charge"] == 4
+    assert used == {"CCc1ccccc1", "OCc1ccccc1"} and task.rejections()["pair that changes the charge"] == 4
 
 
 def test_leads_are_edited_on_the_command_line(leads, tmp_path):

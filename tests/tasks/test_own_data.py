@@ -20,7 +20,7 @@ from loflexmdm.support.registries import TASKS
 from loflexmdm.support.writers import write_texts
 from loflexmdm.tasks import sequences
 from loflexmdm.tasks.base import check_prompts, task_from
-from loflexmdm.tasks.sequences import UNITS, GapRule, SequencesConfig, SequencesTask, cut_into, divided
+from loflexmdm.tasks.sequences import UNITS, GapRule, SequencesConfig, SequencesTask, cut_into, divide
 from loflexmdm.tasks.sequences import infill_example, stretch
 from loflexmdm.training.checkpoints import take_weights
 from loflexmdm.training.recipes import override, recipe, recipe_from
@@ -88,7 +88,7 @@ def test_frames_and_data_sets_are_read_by_column_and_missing_values_counted():
         SequencesTask(SequencesConfig(column="smiles"), frame)
     for given in (frame, frame["text"], dict(text=["one two", None])):
         task = SequencesTask(sequences=given)
-        assert sum(task.sizes().values()) == 1 and task.rejected() == {"empty": 1}
+        assert sum(task.sizes().values()) == 1 and task.rejections() == {"empty": 1}
     texts = dict(text=["ACGT", "ACG", "AC"] * 7, label=list(range(21)))
     task = SequencesTask(SequencesConfig(unit="characters"), datasets.Dataset.from_dict(texts))
     assert list(task.vocabulary.ordinary) == list("ACGT") and sum(task.sizes().values()) == 21
@@ -199,9 +199,9 @@ def written(prompt, fillings):
 
 def test_parts_of_a_number_are_equally_likely():
     draw, n = random.Random(0), 12_000
-    found = Counter(tuple(divided(3, 3, draw)) for _ in range(n))
+    found = Counter(tuple(divide(3, 3, draw)) for _ in range(n))
     assert len(found) == 10 and max(abs(c - n / 10) for c in found.values()) < 4.5 * (n * 0.09) ** 0.5
-    assert divided(5, 1, draw) == [5] and divided(0, 2, draw) == [0, 0]
+    assert divide(5, 1, draw) == [5] and divide(0, 2, draw) == [0, 0]
 
 
 def test_several_gaps_by_ends_are_refused_and_the_rule_is_told():

@@ -123,7 +123,7 @@ def test_summary_counts_everything(task):
     text = task.summary()
     assert any(line.startswith("data: train ") for line in text.splitlines())
     assert f"vocabulary of {len(task.vocabulary) - 3} tokens" in text
-    assert ("\nleft out: " in text) == any(task.rejected().values())
+    assert ("\nleft out: " in text) == any(task.rejections().values())
     for split, n in task.sizes().items():
         assert f"{split} without end" in text if n >= 2**40 else f"{split} {n:,}" in text
 

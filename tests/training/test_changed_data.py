@@ -12,7 +12,7 @@ import loflexmdm
 from loflexmdm.cli import main
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.molecules.data.prepared import prepare
-from loflexmdm.support.atomic_files import sealed
+from loflexmdm.support.atomic_files import add_digest
 from loflexmdm.support.data_digests import probes
 from loflexmdm.tasks.base import task_from
 from loflexmdm.tasks.sequences import SequencesTask
@@ -52,7 +52,7 @@ def place(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "place")
     saved = json.loads((tmp_path / "place/run/run.json").read_text())
     saved["recipe"]["task"]["file"] = str(tmp_path / "place/data/sums.txt")
-    (tmp_path / "place/run/run.json").write_text(json.dumps(sealed(saved)))
+    (tmp_path / "place/run/run.json").write_text(json.dumps(add_digest(saved)))
     return tmp_path / "place"
 
 
@@ -93,7 +93,7 @@ def test_settings_changed_by_hand_are_noticed(tmp_path, key, value):
     saved = json.loads((run / "run.json").read_text())
     was = saved["recipe"]["task"][key]
     saved["recipe"]["task"][key] = value
-    (run / "run.json").write_text(json.dumps(sealed(saved)))
+    (run / "run.json").write_text(json.dumps(add_digest(saved)))
     code, said = call(f"resume {run}")
     if was == value: assert code == 0, said
     else: assert code == 2 and f"task.{key}: {was} then, {value} now" in said
@@ -215,8 +215,8 @@ def test_a_cached_file_is_hashed_once_in_a_process_and_older_ones_get_a_digest(t
     where = prepare(tmp_path / "a.smi", cache=tmp_path).where
     hashed = []
     monkeypatch.setattr(data, "file_digest", lambda path, of=data.file_digest: hashed.append(path) or of(path))
-    for _ in range(3): assert data.stored(where) is not None
+    for _ in range(3): assert data.load_molecules(where) is not None
     assert hashed.count(where) <= 1
     data.digest_beside(where).unlink()
     data._whole.clear()
-    assert data.stored(where) is not None and data.digest_beside(where).is_file()
+    assert data.load_molecules(where) is not None and data.digest_beside(where).is_file()

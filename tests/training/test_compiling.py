@@ -20,7 +20,7 @@ from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.support.stop_signals import Interrupted
 from loflexmdm.training import compiling
 from loflexmdm.training.checkpoints import checkpoints
-from loflexmdm.training.compiling import compiler, regions, worth_compiling
+from loflexmdm.training.compiling import compiler, regions, compiling_pays
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.recipes import recipe_from
 
@@ -50,14 +50,14 @@ def test_products_in_tf32_on_a_gpu_alone(tmp_path, monkeypatch):
 def test_compiling_must_save_twice_what_it_costs(monkeypatch, seconds, steps, pays):
     "0.2 of 1,200 seconds are 240, twice 120."
     monkeypatch.setattr(compiling, "compiler", lambda device: "g++")
-    decided, why = worth_compiling(seconds, steps, CPU)
+    decided, why = compiling_pays(seconds, steps, CPU)
     assert decided == pays and ("saves about" in why) == pays and (pays or "it pays from 20 min on" in why)
 
 
 def test_without_a_compiler_nothing_is_compiled(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler-anywhere")
     assert compiler(CPU) is None
-    assert worth_compiling(1.0, 10**6, CPU) == (False, "no compiler for cpu was found")
+    assert compiling_pays(1.0, 10**6, CPU) == (False, "no compiler for cpu was found")
     monkeypatch.setenv("CXX", sys.executable)
     assert compiler(CPU) == sys.executable and compiler(torch.device("meta")) is None
 

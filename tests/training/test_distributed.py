@@ -83,7 +83,7 @@ def norm_of_shards(directory: str):
     with process_group(launch, torch.device("cpu")):
         own = torch.tensor([3.0, 4.0][launch.rank])
         norm = DTensor.from_local(own, init_device_mesh("cpu", (2,)), [_NormPartial(2.0)])
-        found = processes_of(launch).merged(dict(loss=torch.tensor(1.0)), dict(grad_norm=norm))
+        found = processes_of(launch).merge_metrics(dict(loss=torch.tensor(1.0)), dict(grad_norm=norm))
         Path(directory, str(launch.rank)).write_text(repr(float(found["grad_norm"])))
 
 

@@ -9,7 +9,7 @@ from loflexmdm.cli.train import recipe_of
 from loflexmdm.support import random_numbers
 from loflexmdm.support.writers import write_texts
 from loflexmdm.training import recipes
-from loflexmdm.training.first_run import FEWEST_STEPS, SECONDS, Choice, Cost, Entrant, choose, described
+from loflexmdm.training.first_run import FEWEST_STEPS, SECONDS, Choice, Cost, Entrant, choose, describe_choice
 from loflexmdm.training.recipes import ENTRANTS, entrants_for, is_small, recipe, recipe_from, complete_tables
 
 
@@ -180,7 +180,7 @@ def test_entrants_that_contradict_a_setting_are_left_out():
 
 def test_the_load_of_the_machine_is_said():
     entrant = Entrant("a", "--method a", {})
-    [line] = described(Choice(entrant, Cost(4, 0.1, 0.4)), 3000, 100)
+    [line] = describe_choice(Choice(entrant, Cost(4, 0.1, 0.4)), 3000, 100)
     assert "about 5 min of one core (20 min at the machine's present load)" in line
-    assert "load" not in described(Choice(entrant, Cost(4, 0.1, 0.11)), 3000, 100)[0]
+    assert "load" not in describe_choice(Choice(entrant, Cost(4, 0.1, 0.11)), 3000, 100)[0]
     assert choose([entrant], lambda e: Cost(4, 0.1, 0.1), 10).other is None

@@ -7,7 +7,7 @@ from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.support import progress
 from loflexmdm.support.progress import LogLines, duration, is_visible, progress_bar
 from loflexmdm.training.batches import passes
-from loflexmdm.training.log import JsonLines, Pace, plot_metrics, shown
+from loflexmdm.training.log import JsonLines, Pace, plot_metrics, bar_metric
 from loflexmdm.training.optimisers import TrainConfig
 
 
@@ -23,10 +23,10 @@ def test_log_rows(finished):
 
 
 def test_the_bar_shows_the_bound_not_the_surrogate():
-    assert shown(dict(loss=torch.tensor(18142.0), bound_tight=torch.tensor(12.25))) == dict(bound="12.25")
-    assert shown(dict(loss=torch.tensor(18.0), bound=torch.tensor(2.5))) == dict(bound="2.5")
-    assert shown(dict(bound=torch.tensor(3.5), bound_tight=torch.tensor(2.5))) == dict(bound="2.5")
-    assert shown(dict(loss=torch.tensor(1.5))) == dict(loss="1.500")
+    assert bar_metric(dict(loss=torch.tensor(18142.0), bound_tight=torch.tensor(12.25))) == dict(bound="12.25")
+    assert bar_metric(dict(loss=torch.tensor(18.0), bound=torch.tensor(2.5))) == dict(bound="2.5")
+    assert bar_metric(dict(bound=torch.tensor(3.5), bound_tight=torch.tensor(2.5))) == dict(bound="2.5")
+    assert bar_metric(dict(loss=torch.tensor(1.5))) == dict(loss="1.500")
 
 
 def test_curves_show_the_bound_of_a_method_that_logs_no_tighter_one():

@@ -7,7 +7,7 @@ from commands import call
 
 from loflexmdm.models.pretrained import load
 from loflexmdm.reports.comparison import compare
-from loflexmdm.support.registries import METHODS, code_allowed
+from loflexmdm.support.registries import METHODS, permit_code
 from loflexmdm.training.recipes import recipe, recipe_from, recipe_schema
 
 FILE = """
@@ -79,7 +79,7 @@ def test_the_same_in_python(place):
     forget(place)
     assert recipe("recipe.toml", allow_code=True).model["method"] == f"{place.resolve()}/mine.py:Mine"
     forget(place)
-    with code_allowed(): assert recipe("recipe.toml").model["method"] in METHODS.classes
+    with permit_code(): assert recipe("recipe.toml").model["method"] in METHODS.classes
 
 
 def test_tables_and_comparisons_run_the_file_only_if_allowed(place):

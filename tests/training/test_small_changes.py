@@ -14,14 +14,14 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.models.saved import save_method
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.process.streams import UNLIMITED
-from loflexmdm.support.atomic_files import recorded
+from loflexmdm.support.atomic_files import read_digests
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import checkpoints as checkpointing, compiling, distributed, loggers, trainer as training
 from loflexmdm.training.batches import batches, epoch_indices
 from loflexmdm.training.checkpoints import _check_state, _wrong_moment, checkpoints, take_weights, tidy
 from loflexmdm.training.compiling import compiler
 from loflexmdm.training.log import Pace, plot_metrics
-from loflexmdm.training.optimisers import GroupedMuon, TrainConfig, adamw_kernels, learning_rate, orthogonalised
+from loflexmdm.training.optimisers import GroupedMuon, TrainConfig, adamw_kernels, learning_rate, orthogonalise
 from loflexmdm.training.trainer import Trainer
 
 
@@ -222,7 +222,7 @@ def test_orthogonalised_acts_on_singular_values_alone(shape):
     u, s, v = torch.linalg.svd(x, full_matrices=False)
     s = s / s.norm(dim=-1, keepdim=True)
     for _ in range(5): s = QUINTIC[0] * s + QUINTIC[1] * s**3 + QUINTIC[2] * s**5
-    torch.testing.assert_close(orthogonalised(x, QUINTIC, 5, 1e-7), u @ torch.diag_embed(s) @ v)
+    torch.testing.assert_close(orthogonalise(x, QUINTIC, 5, 1e-7), u @ torch.diag_embed(s) @ v)
 
 
 def test_a_step_of_muon_in_closed_form():
@@ -239,7 +239,7 @@ def test_a_step_of_muon_in_closed_form():
             return 7.0
         assert muon.step(closure) == 7.0
         momentum = 0.9 * momentum + 0.1 * grad
-        move = orthogonalised((0.9 * momentum + 0.1 * grad)[None], QUINTIC, 5, 1e-7)[0]
+        move = orthogonalise((0.9 * momentum + 0.1 * grad)[None], QUINTIC, 5, 1e-7)[0]
         before = before * (1 - 0.1 * 0.3) - 0.1 * 0.2 * 5**0.5 * move
         torch.testing.assert_close(p.detach(), before)
     assert muon.step() is None
@@ -289,8 +289,8 @@ def test_a_failure_says_where_good_weights_are(tmp_path):
 def test_a_checkpoint_has_digests_of_its_tensors(tmp_path):
     trainer(tmp_path, steps=1).fit()
     (path,) = checkpoints(tmp_path)
-    assert recorded(path / "state.json").keys() == {p.name for p in path.glob("*.safetensors")}
-    assert len(recorded(path / "state.json")) == 3
+    assert read_digests(path / "state.json").keys() == {p.name for p in path.glob("*.safetensors")}
+    assert len(read_digests(path / "state.json")) == 3
 
 
 def test_the_log_has_hundredths_of_a_second(tmp_path):
@@ -374,7 +374,7 @@ def test_weights_of_another_shape_keep_their_own(tmp_path):
 
 def test_gradients_are_averaged_with_the_last_micro_batch_of_a_step(tmp_path):
     t, seen = trainer(tmp_path, steps=2, accumulate=3), []
-    t.processes.averaging = lambda last: (seen.append(last), nullcontext())[1]
+    t.processes.average_gradients = lambda last: (seen.append(last), nullcontext())[1]
     t.fit()
     assert seen == [False, False, True] * 2
 

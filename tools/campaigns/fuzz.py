@@ -14,7 +14,7 @@ from campaigns.jobs import Job, commands_like, resume
 from loflexmdm.cli import commands
 from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.notation.bracket_safe import decode, reorder, tokenize
-from loflexmdm.support.atomic_files import file_digest, recorded, sealed
+from loflexmdm.support.atomic_files import file_digest, read_digests, add_digest
 from loflexmdm.support.records import read_records
 from loflexmdm.training.recipes import read_tables, recipe_from
 
@@ -132,7 +132,7 @@ def fuzzed_checkpoint(rng: random.Random, d: Path) -> Callable:
 def spoil_json(path: Path, rng: random.Random):
     content = {k: v for k, v in json.loads(path.read_text()).items() if k != "digest"}
     content = mutated_json(content, rng)
-    path.write_text(json.dumps(sealed(content) if rng.random() < 0.7 else content))
+    path.write_text(json.dumps(add_digest(content) if rng.random() < 0.7 else content))
 
 
 def spoil_tensors(point: Path, rng: random.Random):
@@ -148,10 +148,10 @@ def spoil_tensors(point: Path, rng: random.Random):
     else: tensors[name] = tensors[name] * rng.choice([0.0, -1.0, float("nan"), float("inf"), 1e30])
     save_file(tensors, path)
     for about in (point / "config.json", point / "state.json"):
-        if path.name not in recorded(about): continue
+        if path.name not in read_digests(about): continue
         content = json.loads(about.read_text())
         content["files"][path.name] = file_digest(path)
-        about.write_text(json.dumps(sealed(content)))
+        about.write_text(json.dumps(add_digest(content)))
 
 
 KINDS = dict(command=fuzzed_command, file=fuzzed_file, checkpoint=fuzzed_checkpoint)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ELEMENTS', 'SALTS', 'REJECT_REASONS', 'Outcome', 'PART', 'Cleaning', 'check_cleaning', 'largest_organic',
-           'standardised', 'format_changes', 'mol_of', 'encode', 'clean', 'outcome_of', 'encoded_twice',
+           'standardise', 'format_changes', 'mol_of', 'encode', 'clean', 'outcome_of', 'encoded_twice',
            'molecule_split', 'small_splits', 'clean_chunk']
 
 # %% ../../../nbs/molecules/data/02_cleaning.ipynb #7e9fca42
@@ -60,7 +60,7 @@ def largest_organic(mol: Chem.Mol) -> Chem.Mol | None:
     return min(parts, key=lambda p: (-p.GetNumHeavyAtoms(), Chem.MolToSmiles(p)), default=None)
 
 # %% ../../../nbs/molecules/data/02_cleaning.ipynb #2cf5ed8c
-def standardised(mol: Chem.Mol, salts: str = "refuse") -> tuple[Chem.Mol | None, tuple[str, ...]]:
+def standardise(mol: Chem.Mol, salts: str = "refuse") -> tuple[Chem.Mol | None, tuple[str, ...]]:
     """Return the component of a molecule that is used, without atom maps, and the changes.
 
     None for several components, unless `salts` is "largest" and one has carbon. Isotopes are kept, and labels of
@@ -113,7 +113,7 @@ def outcome_of(smiles: str, options: Cleaning) -> Outcome | str:
     if not smiles.strip(): return "empty"
     if too_long(smiles): return "too long"
     if (mol := mol_of(smiles)) is None: return "unparsable"
-    mol, changes = standardised(mol, options.salts)
+    mol, changes = standardise(mol, options.salts)
     if mol is None: return "several components"
     if not {a.GetSymbol() for a in mol.GetAtoms()} <= set(options.elements): return "element"
     # every heavy atom is at least one token: no need to encode

@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from rdkit import Chem, rdBase
 
-from .cleaning import SALTS, format_changes, largest_organic, standardised
+from .cleaning import SALTS, format_changes, largest_organic, standardise
 from .records import MoleculeRecords, molecule_records
 from ..notation.fragments import parse_fragment, points_of
 from ..scores.metrics import judge
-from ...support.limits import ROWS, clipped
+from ...support.limits import ROWS, clip
 from ...support.records import Layout, LeftOut, number_in, read_line, text_of
 
 # %% ../../../nbs/molecules/data/09_compounds.ipynb #cp000008
@@ -45,7 +45,7 @@ def standard(text: str | None, salts: str = "refuse") -> Standard:
     Isotopes, charges and stereochemistry are kept."""
     found = judge([text])[0]
     if found.reason not in ("", "several components"): return Standard("", found.reason)
-    with rdBase.BlockLogs(): mol, changes = standardised(Chem.MolFromSmiles(text), salts)
+    with rdBase.BlockLogs(): mol, changes = standardise(Chem.MolFromSmiles(text), salts)
     if mol is None: return Standard("", found.reason)
     again = judge([Chem.MolToSmiles(mol)])[0]
     return Standard(again.smiles or "", again.reason, changes if again.smiles else ())
@@ -59,7 +59,7 @@ def standard_fragment(fragment: str, salts: str = "refuse") -> tuple[str, tuple[
     used = without_counterions(fragment) if salts == "largest" else fragment
     try: before, mol = parse_fragment(fragment), parse_fragment(used)
     except ValueError: return fragment, ()
-    parts = [standardised(part)[1] for part in Chem.GetMolFrags(mol, asMols=True)]
+    parts = [standardise(part)[1] for part in Chem.GetMolFrags(mol, asMols=True)]
     removed = len(Chem.GetMolFrags(before)) > len(parts)
     changes = ("salt removed",) * removed + tuple(dict.fromkeys(change for part in parts for change in part))
     if "atom map removed" not in changes: return used, changes
@@ -98,7 +98,7 @@ class Compound(NamedTuple):
     changes: tuple[str, ...]  # as of `Standard`
     cells: dict[str, str]  # other columns, names included
 
-    def named(self, column: str) -> str: return self.cells.get(column, "")
+    def name_rows(self, column: str) -> str: return self.cells.get(column, "")
 
 # %% ../../../nbs/molecules/data/09_compounds.ipynb #cp00010e
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def remarks_on(table: Compounds) -> list[str]:
 def _first_of(reason: str, n: int, table: Compounds) -> str:
     first = next(row for row in table.rows if row.reason == reason)
     cure = "; --salts largest keeps the largest component" * (reason == "several components")
-    return f"left out: {n:,} {reason}, the first is {table.layout.place(first.number)} {clipped(first.text)}{cure}"
+    return f"left out: {n:,} {reason}, the first is {table.layout.place(first.number)} {clip(first.text)}{cure}"
 
 # %% ../../../nbs/molecules/data/09_compounds.ipynb #cp00000g
 Cells = tuple[int, str, str, dict[str, str]]  # number, SMILES, reason for no SMILES, and other columns of a record

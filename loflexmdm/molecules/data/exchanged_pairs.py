@@ -17,7 +17,7 @@ from rdkit import Chem, rdBase
 
 from .matched_pairs import Matched, MatchedPairs, Matching, core_text, fill_core, fitting_cuts
 from .matched_pairs import piece_text, prepare_pairs, same_molecule, store_pairs, stored_pairs
-from .prepared import cached, in_chunks, prepare, processes_for
+from .prepared import read_or_make, in_chunks, prepare, processes_for
 from ..scores.metrics import flaw, judge, qed_sa
 from ...support.worker_pool import worker_pool
 
@@ -65,10 +65,10 @@ def chunk_exchanges(
     "Try one exchange per molecule; keep those that give a valid pair."
     with rdBase.BlockLogs():
         found = ((s, exchange(s, rules, random.Random(f"{seed} {s}"), options)) for s in smiles)
-        return [made for s, e in found if e is not None and (made := _made(s, e)) is not None]
+        return [made for s, e in found if e is not None and (made := _build_pair(s, e)) is not None]
 
 
-def _made(smiles: str, e: Exchange) -> _Made | None:
+def _build_pair(smiles: str, e: Exchange) -> _Made | None:
     "Build the pair of an exchange, None if invalid."
     first, second = judge([smiles, e.text])
     if second.mol is None or second.smiles == first.smiles or flaw(second.mol): return None
@@ -116,4 +116,4 @@ def prepare_exchanges(
     make = lambda: with_exchanges(found, smiles, options, processes_for(len(smiles), processes))
     if molecules.where is None: return make()
     kind = f"exchanges-{EXCHANGES_VERSION}-{options.most}-{options.share:g}-{exchanges}"
-    return cached(molecules.where.with_name(f"{molecules.where.stem}.{kind}.json"), make, stored_pairs, store_pairs)
+    return read_or_make(molecules.where.with_name(f"{molecules.where.stem}.{kind}.json"), make, stored_pairs, store_pairs)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TOKEN', 'RING', 'HYDROGEN', 'PAIRS_VERSION', 'single_cuts', 'smiles_tokens', 'is_heavy_atom', 'heavy_atoms',
-           'shifted', 'fill_core', 'piece_text', 'core_mol', 'core_text', 'Matching', 'Matched', 'fitting_cuts',
-           'capped', 'groups_of', 'match', 'same_molecule', 'is_reversible', 'MatchedPairs', 'chunk_cuts', 'all_cuts',
+           'shift_rings', 'fill_core', 'piece_text', 'core_mol', 'core_text', 'Matching', 'Matched', 'fitting_cuts',
+           'cap', 'groups_of', 'match', 'same_molecule', 'is_reversible', 'MatchedPairs', 'chunk_cuts', 'all_cuts',
            'build_pairs', 'store_pairs', 'stored_pairs', 'prepare_pairs']
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #72a4872f
@@ -22,7 +22,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdMMPA
 from tqdm.auto import tqdm
 
-from .prepared import cached, in_chunks, prepare, processes_for
+from .prepared import read_or_make, in_chunks, prepare, processes_for
 from ..scores.metrics import qed_sa
 from ...support.atomic_files import write_file
 from ...support.worker_pool import worker_pool
@@ -56,13 +56,13 @@ def heavy_atoms(smiles: str) -> int:
     return sum(map(is_heavy_atom, smiles_tokens(smiles)))
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #e1bf93b9
-def shifted(piece: str, open_rings: int) -> str:
+def shift_rings(piece: str, open_rings: int) -> str:
     "Raise the ring numbers of a substituent by `open_rings`."
-    def raised(token: str) -> str:
+    def raise_number(token: str) -> str:
         if not RING.fullmatch(token): return token
         n = int(token.removeprefix("%")) + open_rings
         return str(n) if n < 10 else f"%{n}"
-    return "".join(map(raised, smiles_tokens(piece)))
+    return "".join(map(raise_number, smiles_tokens(piece)))
 
 
 def fill_core(core: str, piece: str) -> str:
@@ -71,7 +71,7 @@ def fill_core(core: str, piece: str) -> str:
     open_rings = set()
     for token in filter(RING.fullmatch, smiles_tokens(before)): open_rings ^= {int(token.removeprefix("%"))}
     if not piece and before.endswith("(") and after.startswith(")"): return before[:-1] + after[1:]
-    return before + shifted(piece, max(open_rings, default=0)) + after
+    return before + shift_rings(piece, max(open_rings, default=0)) + after
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #c941d5ab
 @lru_cache(50_000)
@@ -129,7 +129,7 @@ def fitting_cuts(smiles: str, options: Matching) -> list[tuple[str, str]]:
     return [(core, piece) for core, piece, p, c in sizes if p <= options.most and p <= options.share * c]
 
 
-def capped(core: str) -> str | None:
+def cap(core: str) -> str | None:
     "Cap a core with hydrogen. Returns canonical SMILES, None if invalid."
     mol = Chem.MolFromSmiles(core.replace("*", "[H]"))
     return None if mol is None else Chem.MolToSmiles(mol)
@@ -144,7 +144,7 @@ def groups_of(smiles: Sequence[str], cuts: Iterable[list[tuple[str, str]]]) -> d
     number = {s: i for i, s in enumerate(smiles)}
     with rdBase.BlockLogs():
         for core, members in groups.items():
-            if (whole := number.get(capped(core))) is not None: members.append((whole, "*[H]"))
+            if (whole := number.get(cap(core))) is not None: members.append((whole, "*[H]"))
     return {core: members for core, members in groups.items() if len(members) > 1}
 
 
@@ -254,4 +254,4 @@ def prepare_pairs(
     make = lambda: build_pairs(list(molecules.smiles), molecules.rejects, options, count, progress)
     if molecules.where is None: return make()  # the cache cannot be written
     name = f"{molecules.where.stem}.pairs-{PAIRS_VERSION}-{options.most}-{options.share:g}.json"
-    return cached(molecules.where.with_name(name), make, stored_pairs, store_pairs)
+    return read_or_make(molecules.where.with_name(name), make, stored_pairs, store_pairs)

@@ -5,9 +5,9 @@ was left out counted by reason."""
 
 # %% auto #0
 __all__ = ['CHUNK_ROWS', 'FEW', 'EXAMPLES', 'T', 'CACHE_VERSION', 'STORED', 'Strings', 'Picked', 'Molecules', 'in_chunks',
-           'processes_for', 'cleaned', 'Spool', 'collect', 'build_molecules', 'cache_key', 'store', 'digest_beside',
-           'is_intact', 'stored', 'cached', 'Content', 'files_content', 'benchmark_content', 'hub_content',
-           'hub_commit', 'content_of', 'is_packaged', 'prepare', 'built', 'source_line']
+           'processes_for', 'clean_rows', 'Spool', 'collect', 'build_molecules', 'cache_key', 'store', 'digest_beside',
+           'is_intact', 'load_molecules', 'read_or_make', 'Content', 'files_content', 'benchmark_content',
+           'hub_content', 'hub_commit', 'content_of', 'is_packaged', 'prepare', 'clean_source', 'source_line']
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #c2a29e32
 import hashlib
@@ -35,7 +35,7 @@ from .sources import benchmark_files, benchmark_smiles, embedded_smiles
 from .sources import hub_smiles, source_file
 from ..notation.bracket_safe import safe_mol_version
 from ..notation.notations import notation_of
-from ...support.atomic_files import file_digest, locked, write_file
+from ...support.atomic_files import file_digest, lock_file, write_file
 from ...support.data_digests import SourceFiles
 from ...support.notebook import code_span
 from ...support.progress import progress_bar
@@ -117,13 +117,13 @@ def processes_for(rows: int, processes: int = 0) -> int:
     return processes or (1 if rows < FEW else free)
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #64717a14
-def cleaned(rows: Iterable[str], options: Cleaning, processes: int = 1) -> Iterator[tuple[list[str], list]]:
+def clean_rows(rows: Iterable[str], options: Cleaning, processes: int = 1) -> Iterator[tuple[list[str], list]]:
     "Clean rows in order; yield (rows, results) per chunk."
     if processes == 1: return ((c, clean_chunk(c, options)) for c in in_chunks(rows))
-    return _cleaned_by(rows, options, processes)
+    return _clean_with(rows, options, processes)
 
 
-def _cleaned_by(rows, options, processes):
+def _clean_with(rows, options, processes):
     # with other start methods the main module is imported again, and must allow it
     start = "fork" if sys.platform == "linux" else None
     with worker_pool(processes, start, initializer=end_with_parent) as pool:
@@ -220,15 +220,15 @@ def build_molecules(
     total = len(rows) if total is None else total
     with progress_bar(total, "encoding", " molecules", disable=not progress) as bar:
         def counted():
-            for chunk, outcomes in cleaned(rows, options, processes_for(total, processes)):
+            for chunk, outcomes in clean_rows(rows, options, processes_for(total, processes)):
                 yield chunk, outcomes
                 bar.update(len(chunk))
         found = collect(counted())
-    if not found.smiles: raise ValueError(_none_left(found))
+    if not found.smiles: raise ValueError(_no_rows_message(found))
     return found
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #6fdbf973
-def _none_left(found: Molecules) -> str:
+def _no_rows_message(found: Molecules) -> str:
     "Return the error message if all rows were rejected."
     reasons = ", ".join(f"{r}: {n:,}" for r, n in found.rejects.items())
     return (f"no molecule is left of {found.rejects.total():,} rows ({reasons}), such as "
@@ -294,7 +294,7 @@ def is_intact(path: Path) -> bool:
     return whole
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #1ab59384
-def stored(path: Path) -> Molecules | None:
+def load_molecules(path: Path) -> Molecules | None:
     "Load a cache file; None if missing or damaged."
     import pyarrow as pa
     try: table = pa.ipc.open_file(pa.memory_map(str(path))).read_all() if is_intact(path) else None
@@ -307,10 +307,10 @@ def stored(path: Path) -> Molecules | None:
     )
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #c189e4d1
-def cached(
+def read_or_make(
     path: Path,
     make: Callable[[], T],
-    read: Callable[[Path], T | None] = stored,
+    read: Callable[[Path], T | None] = load_molecules,
     write: Callable[[T, Path], object] = store,
 ) -> T:
     """Return the cached value at `path`, making and storing it if missing. Concurrent processes make it once.
@@ -320,7 +320,7 @@ def cached(
     made = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with locked(path.parent / f".{path.stem}.lock"):
+        with lock_file(path.parent / f".{path.stem}.lock"):
             if (found := read(path)) is not None: return found
             if path.is_file(): warnings.warn(f"{path}: damaged; the molecules are encoded again", stacklevel=3)
             made = make()
@@ -347,12 +347,12 @@ def files_content(files: Sequence[Path], rows: Callable[[], Iterable[str]], *mor
     meanwhile."""
     found = SourceFiles(*files)
 
-    def unchanged():
+    def is_unchanged():
         yield from rows()
         try: found.check()
         except ValueError:
             raise ValueError(f"{', '.join(map(str, files))}: changed while being read; try again") from None
-    return Content([*found.digests, *more], unchanged, total, found.check)
+    return Content([*found.digests, *more], is_unchanged, total, found.check)
 
 
 def benchmark_content(name: str) -> Content:
@@ -429,11 +429,13 @@ def prepare(
     content = content_of(source, column)
     if content.identity[0] == "hub": limit = limit or HUB_ROWS
     key = cache_key([*content.identity, str(limit)], options)
-    return cached(Path(cache or cache_directory()) / "molecules" / f"{key}.arrow",
-                  lambda: built(content, limit, options, processes, progress))
+    return read_or_make(Path(cache or cache_directory()) / "molecules" / f"{key}.arrow",
+                  lambda: clean_source(content, limit, options, processes, progress))
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #e3cdf749
-def built(content: Content, limit: int, options: Cleaning, processes: int = 0, progress: bool = False) -> Molecules:
+def clean_source(
+    content: Content, limit: int, options: Cleaning, processes: int = 0, progress: bool = False
+) -> Molecules:
     """Clean at most `limit` rows of a source, all if 0.
 
     Rows of unknown number are counted in a first pass, not kept in memory."""

@@ -28,7 +28,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import BRICS
 
 from ...process.states import Vocabulary
-from ...support.limits import SMILES, clipped, too_long
+from ...support.limits import SMILES, clip, too_long
 from ...support.readers import read_json
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #92bf40ee
@@ -54,7 +54,7 @@ def mol_or_none(smiles: str) -> Chem.Mol | None:
 def parse_smiles(smiles: str) -> Chem.Mol:
     "Parse and sanitise a SMILES. ValueError names the SMILES and the error."
     with rdBase.BlockLogs(): mol = mol_or_none(smiles) if isinstance(smiles, str) else None
-    if mol is None: raise ValueError(f"smiles={clipped(smiles)}: {smiles_problem(smiles)}")
+    if mol is None: raise ValueError(f"smiles={clip(smiles)}: {smiles_problem(smiles)}")
     return mol
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #8d0efb70
@@ -390,7 +390,7 @@ def tokenize(text: str) -> list[str]:
     tokens = TOKEN.findall(text)
     if sum(map(len, tokens)) < len(text):
         rest = TOKEN.sub(" ", text).split() or [" "]
-        raise ValueError(f"text={clipped(text)}: no token covers {clipped(rest[0])}")
+        raise ValueError(f"text={clip(text)}: no token covers {clip(rest[0])}")
     return tokens
 
 

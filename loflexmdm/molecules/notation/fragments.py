@@ -7,9 +7,9 @@ molecule contains them."""
 __all__ = ['FRAGMENT_TASKS', 'R_GROUP', 'BOND_SMARTS', 'DRUGS', 'SMALLEST', 'LARGEST', 'points_of', 'plain_points',
            'parse_fragment', 'fragment_task', 'counterion_hint', 'checked_fragment', 'fragment_prompt', 'with_point',
            'point_candidates', 'attach_points', 'FragmentPattern', 'atom_pattern', 'fragment_pattern', 'points_fit',
-           'find_fragment', 'contains_fragment', 'ends_aromaticity', 'scaffold_atoms', 'split_at', 'numbered',
+           'find_fragment', 'contains_fragment', 'ends_aromaticity', 'scaffold_atoms', 'split_at', 'number_points',
            'without_points', 'count_atoms', 'linker_choices', 'motif_choices', 'scaffold_with_points', 'fragments_of',
-           'FragmentCase', 'case_of', 'demo_cases', 'read_benchmark', 'prompt_tokens', 'coloured', 'draw_fragment']
+           'FragmentCase', 'case_of', 'demo_cases', 'read_benchmark', 'prompt_tokens', 'colour_atoms', 'draw_fragment']
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #7381cdb2
 import csv
@@ -279,7 +279,7 @@ def split_at(mol: Chem.Mol, bonds: Sequence[int]) -> list[Chem.Mol]:
     )
 
 
-def numbered(smiles: str) -> str:
+def number_points(smiles: str) -> str:
     "Number the attachment points [1*], [2*], ... by first appearance."
     numbers = count(1)
     return re.sub(r"\*", lambda m: f"[{next(numbers)}*]", smiles)
@@ -332,7 +332,7 @@ def fragments_of(smiles: str, seed: int = 0) -> dict[str, str]:
         )
     )
     return {
-        task: numbered(random.Random(f"{task} {seed}").choice(sorted(found)))
+        task: number_points(random.Random(f"{task} {seed}").choice(sorted(found)))
         for task, found in choices.items()
         if found
     }
@@ -357,7 +357,7 @@ def case_of(name: str, task: str, fragment: str, smiles: str = "", seed: int = 0
     mol = checked_fragment(fragment, task)
     if smiles: parse_smiles(smiles)
     return FragmentCase(
-        name, task, fragment if points_of(mol) else numbered(attach_points(fragment, seed, points)), smiles
+        name, task, fragment if points_of(mol) else number_points(attach_points(fragment, seed, points)), smiles
     )
 
 
@@ -405,7 +405,7 @@ def prompt_tokens(prompt: str, vocabulary: Vocabulary) -> list[str]:
     return tokens
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #0dbe2c88
-def coloured(mol: Chem.Mol, atoms: Sequence[int], size: tuple[int, int]) -> bytes:
+def colour_atoms(mol: Chem.Mol, atoms: Sequence[int], size: tuple[int, int]) -> bytes:
     "Draw a molecule (PNG) with some atoms and their bonds coloured."
     from rdkit.Chem.Draw import rdMolDraw2D
     bonds = [b.GetIdx() for b in mol.GetBonds() if {b.GetBeginAtomIdx(), b.GetEndAtomIdx()} <= set(atoms)]
@@ -430,7 +430,7 @@ def draw_fragment(case: FragmentCase, smiles: str = "", ax=None, size: tuple[int
     if not (atoms := next(filter(None, found), ())):
         raise ValueError(f"smiles={smiles or case.smiles!r} does not contain the fragment {case.fragment}")
     if ax is None: ax = plt.subplots(figsize=(3, 3))[1]
-    ax.imshow(plt.imread(io.BytesIO(coloured(mol, atoms, size))))
+    ax.imshow(plt.imread(io.BytesIO(colour_atoms(mol, atoms, size))))
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
     ax.set_title(f"{case.name}: {case.task.replace('_', ' ')}", fontsize=8)

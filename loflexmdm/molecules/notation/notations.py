@@ -27,7 +27,7 @@ from .bracket_safe import readable_smiles, reorder, to_bracket_safe
 from .bracket_safe import tokenize
 from .fragments import checked_fragment, fragment_prompt, fragment_task
 from .fragments import parse_fragment, points_of
-from ...support.limits import clipped
+from ...support.limits import clip
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #f747db0a
 SYMBOL = re.compile(r"\[[^\[\]\s]+\]|%\(\d+\)|%\d\d|<-|->|Br|Cl|[BCNOPSFIbcnops*]|\d|[-=#$:~/\\().]")
@@ -101,7 +101,7 @@ def check_length(fragment: str, max_length: int):
     mol = parse_fragment(fragment)
     if (atoms := mol.GetNumAtoms() - len(points_of(mol))) < max_length: return
     raise ValueError(
-        f"fragment={clipped(fragment, 60)}: has {atoms:,} atoms; the model writes at most {max_length - 1:,} tokens"
+        f"fragment={clip(fragment, 60)}: has {atoms:,} atoms; the model writes at most {max_length - 1:,} tokens"
     )
 
 

@@ -150,7 +150,7 @@ def _labelled_atoms(linker: Chem.Mol) -> list[int]:
     return [a.GetNeighbors()[0].GetIdx() for a in linker.GetAtoms() if not a.GetAtomicNum()]
 
 
-def _capped(linker: Chem.Mol) -> Chem.Mol:
+def _cap(linker: Chem.Mol) -> Chem.Mol:
     "Replace the points of a linker by hydrogens."
     capped = Chem.RWMol(linker)
     for atom in capped.GetAtoms():
@@ -167,7 +167,7 @@ def effective_length(linker: Chem.Mol) -> float:
 
 def graph_length(linker: Chem.Mol) -> float:
     "Return the bonds of the longest shortest way in a linker."
-    return float(Chem.GetDistanceMatrix(_capped(linker)).max())
+    return float(Chem.GetDistanceMatrix(_cap(linker)).max())
 
 
 def length_ratio(linker: Chem.Mol) -> float:
@@ -188,7 +188,7 @@ def linker_measure(name: str, ends: str) -> Callable[[Chem.Mol], float]:
         linker = linker_of(Chem.MolToSmiles(mol), ends)
         if not linker: raise ValueError(f"{name}: no linker between the ends {ends}")
         found = Chem.MolFromSmiles(linker)
-        return LENGTHS[name](found) if name in LENGTHS else DESCRIPTORS[name.removeprefix("Fragment")](_capped(found))
+        return LENGTHS[name](found) if name in LENGTHS else DESCRIPTORS[name.removeprefix("Fragment")](_cap(found))
 
     return measure
 

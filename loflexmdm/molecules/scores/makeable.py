@@ -158,7 +158,7 @@ def rings_in(mol: Chem.Mol) -> list[str]:
     bonds = [[mol.GetBondWithIdx(i) for i in ring] for ring in mol.GetRingInfo().BondRings()]
     pairs = [(a, b) for i, a in enumerate(rings) for b in rings[:i] if len(a & b) > 1]
     found = {
-        "strained ring": any(map(_strained, bonds)) or any(_small_fused(a, b) for a, b in pairs),
+        "strained ring": any(map(_is_strained, bonds)) or any(_are_small_fused(a, b) for a, b in pairs),
         "double bond at a bridgehead": any(_against_bredt(mol, a, b) for a, b in pairs),
         "bridged aromatic ring": any(_bends(mol, a, b) or _bends(mol, b, a) for a, b in pairs),
         "medium ring": any(len(ring) in MEDIUM for ring in rings),
@@ -166,17 +166,17 @@ def rings_in(mol: Chem.Mol) -> list[str]:
     return [name for name, is_there in found.items() if is_there]
 
 
-def _strained(ring: list[Chem.Bond]) -> bool:
+def _is_strained(ring: list[Chem.Bond]) -> bool:
     "Return True if the bonds of a ring do not fit its size."
     n, kinds = len(ring), [bond.GetBondType() for bond in ring]
-    cumulated = any(a.GetBondType() == b.GetBondType() == DOUBLE and _shared(a, b) for a in ring for b in ring)
+    cumulated = any(a.GetBondType() == b.GetBondType() == DOUBLE and _share_atom(a, b) for a in ring for b in ring)
     if n < 9 and (TRIPLE in kinds or cumulated): return True
     if n < 9 and any(b.GetBondType() == DOUBLE and _is_trans(b, ring) for b in ring): return True
     if n == 3 and any(bond.GetIsAromatic() for bond in ring): return True
     return n < 5 and DOUBLE in kinds and not (n == 4 and _squaric(ring))
 
 # %% ../../../nbs/molecules/scores/09_makeable.ipynb #mk00sh01
-def _shared(a: Chem.Bond, b: Chem.Bond) -> bool:
+def _share_atom(a: Chem.Bond, b: Chem.Bond) -> bool:
     "Return True if two bonds share one atom."
     return len({a.GetBeginAtomIdx(), a.GetEndAtomIdx()} & {b.GetBeginAtomIdx(), b.GetEndAtomIdx()}) == 1
 
@@ -195,7 +195,7 @@ def _squaric(ring: list[Chem.Bond]) -> bool:
     return sum(b.GetBondType() == DOUBLE for b in outer) == 2 and len(outer) == 4
 
 # %% ../../../nbs/molecules/scores/09_makeable.ipynb #mk000013
-def _small_fused(a: set[int], b: set[int]) -> bool:
+def _are_small_fused(a: set[int], b: set[int]) -> bool:
     "Return True if a ring of three shares a bond with one of three or four."
     return len(a & b) == 2 and 3 in (len(a), len(b)) and max(len(a), len(b)) < 5
 

@@ -7,7 +7,7 @@ __all__ = ['PRINT_BITS', 'LEAST_RINGS', 'COMPUTED', 'WIDTH', 'LONGEST', 'TILE_RO
            'scaffold_of', 'Described', 'describe_molecules', 'has_chemnet', 'activations', 'gaussian', 'frechet',
            'nearest', 'internal_diversity', 'cosine', 'count_fragments', 'count_scaffolds', 'filter_patterns',
            'passes_filters', 'Reference', 'reference_from', 'store_reference', 'stored_reference', 'moses_reference',
-           'compared', 'moses_metrics']
+           'compare_with_reference', 'moses_metrics']
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #3f661a31
 import csv
@@ -27,7 +27,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import QED, Crippen, Descriptors
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
-from ..data.prepared import cached, in_chunks
+from ..data.prepared import read_or_make, in_chunks
 from ..data.sources import BENCHMARKS, benchmark_files, benchmark_smiles
 from .metrics import bit_rows, judge, sa_scorer, tanimoto, wasserstein
 from ...support.atomic_files import file_digest, write_file
@@ -248,10 +248,10 @@ def moses_reference(name: str = "moses-test", limit: int = 0, processes: int = 1
         return reference_from(describe_molecules([j.smiles for j in judge(list(smiles)) if j.smiles], processes))
     parts = [file_digest(f)[:16] for f in benchmark_files(name)] + [f"{limit}-spaced", rdBase.rdkitVersion]
     path = cache_directory() / "moses" / f"{'-'.join(parts)}{'' if has_chemnet() else '-without-fcd'}.npz"
-    return cached(path, make, stored_reference, store_reference)
+    return read_or_make(path, make, stored_reference, store_reference)
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #7b677388
-def compared(found: Described, reference: Reference) -> dict[str, float]:
+def compare_with_reference(found: Described, reference: Reference) -> dict[str, float]:
     "Compute FCD, SNN, Frag and Scaf against a reference. nan if not computable."
     known = found.activations is not None and reference.mean is not None and len(found.smiles) > 1
     return dict(
@@ -281,7 +281,7 @@ def moses_metrics(
     out = dict(valid=len(valid) / len(judged))
     out |= {f"unique@{k}": len(set(valid[:k])) / k if len(valid) >= k else math.nan for k in unique_at}
     for name, reference in references.items():
-        out |= {f"{k}/{name}": v for k, v in compared(found, reference).items()}
+        out |= {f"{k}/{name}": v for k, v in compare_with_reference(found, reference).items()}
     out |= dict(IntDiv=internal_diversity(found.prints), IntDiv2=internal_diversity(found.prints, 2))
     try: out["Filters"] = sum(passes_filters(s, filter_patterns()) for s in valid) / len(valid)
     except ValueError: out["Filters"] = math.nan

@@ -23,7 +23,7 @@ from rdkit.Chem import QED, rdFingerprintGenerator
 from .desirability import external_process, read_goals
 from ...support.limits import clipped_line
 from ...support.readers import is_file
-from ...support.registries import check_code_allowed, code_allowed, did_you_mean
+from ...support.registries import check_code_allowed, permit_code, did_you_mean
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000009
 @cache
@@ -93,7 +93,7 @@ def load_objective(spec: str, allow_code: bool = False) -> Callable[[str], float
     if not is_file(file): raise ValueError(f"objective={spec!r}: {file}: no such file")
     try: found = runpy.run_path(file).get(name)
     except BaseException as e:  # the file may raise anything
-        raise ValueError(f"objective={spec!r}: {file} cannot be run ({_described(e)})") from None
+        raise ValueError(f"objective={spec!r}: {file} cannot be run ({_describe(e)})") from None
     if not callable(found): raise ValueError(f"objective={spec!r}: {file} has no function {name!r}")
     return found
 
@@ -109,11 +109,11 @@ def _load_goals(file: str, allow_code: bool) -> Callable[[str], float]:
         return external_process(**params)
 
     try:
-        with code_allowed(allow_code): return read_goals(file, load, external)
-    except (OSError, ValueError) as e: raise ValueError(f"objective={file!r}: {_described(e)}") from None
+        with permit_code(allow_code): return read_goals(file, load, external)
+    except (OSError, ValueError) as e: raise ValueError(f"objective={file!r}: {_describe(e)}") from None
 
 
-def _described(error: BaseException) -> str: return clipped_line(f"{type(error).__name__}: {error}", 200)
+def _describe(error: BaseException) -> str: return clipped_line(f"{type(error).__name__}: {error}", 200)
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #e71907b6
 def _serve(pipe, spec: str, allow_code: bool = False):
@@ -128,7 +128,7 @@ def _serve(pipe, spec: str, allow_code: bool = False):
         try: smiles = pipe.recv()
         except EOFError: return  # the run has ended
         try: value = float(function(smiles))
-        except Exception as e: pipe.send((None, _described(e)))
+        except Exception as e: pipe.send((None, _describe(e)))
         else: pipe.send((value, "") if math.isfinite(value) else (None, "not a finite number"))
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000018
@@ -159,7 +159,7 @@ class Scorer:
         self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, stdout=2)
         other.close()
         if not self.pipe.poll(max(self.limit, 60)): problem = "takes longer to load than is allowed"
-        else: problem = self._received("ended while it was loaded")
+        else: problem = self._receive("ended while it was loaded")
         if not problem: return
         self.close()
         raise ValueError(problem if "objective=" in problem else f"objective={self.spec!r}: {problem}")
@@ -167,7 +167,7 @@ class Scorer:
     def __call__(self, smiles: str) -> tuple[float | None, str]:
         if self.process is None: self.start()
         self.pipe.send(smiles)
-        if self.pipe.poll(self.limit): found = self._received((None, "the process ended"))
+        if self.pipe.poll(self.limit): found = self._receive((None, "the process ended"))
         else: found = None, f"took longer than {self.limit:g} s"
         if found[1].startswith(("took", "the process")): self.close()
         return found
@@ -175,7 +175,7 @@ class Scorer:
     def __enter__(self): return self
     def __exit__(self, *error): self.close()
 
-    def _received(self, otherwise):
+    def _receive(self, otherwise):
         try: return self.pipe.recv()
         except (EOFError, OSError): return otherwise
 

@@ -22,7 +22,7 @@ from rdkit import Chem
 from ...cli.commands import Options, Parser, command, print_status
 from ...cli.common import TASK_DATA, add_device, add_force, add_reading, flag_of, output_path, pick_device
 from ...cli.common import print_provenance, provenance
-from ...cli.resumable_rows import model_digest, stopping
+from ...cli.resumable_rows import model_digest, raise_at_signals
 from ...models.model import Model
 from ...models.pretrained import load
 from ...models.row_files import format_rows
@@ -30,11 +30,13 @@ from ..data.compounds import Compound, Compounds, read_compounds
 from ..data.sources import BENCHMARKS
 from ..data.records import MOLECULE_FORMATS
 from ..data.tables import LIBRARY_WRITERS
-from ..linker_search import BetweenEnds, Relink, linked
+from ..linker_search import BetweenEnds, Relink, draw_linkers
 from ..links import request_from
 from ..notation.linkers import two_ends
 from ..notation.substructures import contains, kept_features
-from ..optimise import Call, CallLog, Genetic, Holding, Makeable, PerScaffold, Proposer, RandomSearch
+from loflexmdm.molecules.optimise import (
+    Call, CallLog, Genetic, Makeable, PerScaffold, Proposer, RandomSearch, ScaffoldFilter,
+)
 from ..optimise import Regrow, Screened, Similar, best_calls, optimise
 from ..optimise import proposals_left_out, top_auc
 from ..task import MoleculesTask
@@ -42,7 +44,7 @@ from ..scores.alerts import CATALOGUES
 from ..scores.makeable import SA_LIMIT, objection
 from ..scores.metrics import bit_rows, flaw, judge, tanimoto
 from ..scores.objectives import OBJECTIVES, Scorer
-from ...support.atomic_files import check_room, file_digest, locked, write_file
+from ...support.atomic_files import check_room, file_digest, lock_file, write_file
 from ...support.data_digests import row_digest, rows_digest
 from ...support.table_writers import output_ending
 from ...tasks.base import Task
@@ -199,7 +201,7 @@ def proposer(options: OptimizeOptions, model: Model | None, task: Task | None, s
     if options.sound: way = Makeable(way, options.sa_limit)
     if options.similarity: way = Similar(way, start, *similarity_limits(options.similarity))
     if options.alerts: way = Screened(way, options.alerts)
-    if options.scaffold: way = Holding(way, options.scaffold)
+    if options.scaffold: way = ScaffoldFilter(way, options.scaffold)
     return PerScaffold(way, options.per_scaffold) if options.per_scaffold else way
 
 # %% ../../../nbs/molecules/verbs/02_optimize.ipynb #co00en01
@@ -232,7 +234,7 @@ def with_ends(molecules: Sequence[str], note: str, options: OptimizeOptions) -> 
 def first_links(options: OptimizeOptions, model: Model | None) -> list[str]:
     "Draw the first molecules between the ends. ValueError without any as requested."
     request = request_from(options.link_atoms, options.link_rings)
-    found = linked(model, options.ends, request, options.population, options.seed)
+    found = draw_linkers(model, options.ends, request, options.population, options.seed)
     if found: return found
     raise ValueError(f"--ends {options.ends}: no linker as requested among {options.population} draws; wider "
                      "--link-atoms allow more, --population draws more")
@@ -368,13 +370,13 @@ def run_optimize(options: OptimizeOptions):
     lock = out.with_name(f".{out.name}.lock")
     busy = f"--out {out}: another run writes there"
     scorer = Scorer(options.objective, options.time_limit, options.allow_code)
-    with scorer as score, locked(lock, busy, remove=True):
+    with scorer as score, lock_file(lock, busy, remove=True):
         if options.force: out.unlink(missing_ok=True)
         log = CallLog(out, settings_of(options, start, model))
         print_provenance(provenance(options, device, options.seed))
         if note: print_status(note)
         if log.calls: print_status(f"continuing: {len(log.calls):,} calls are kept")
-        with stopping(lambda: f"{len(log.calls):,} calls are kept in {out}"):
+        with raise_at_signals(lambda: f"{len(log.calls):,} calls are kept in {out}"):
             optimise(score, propose, log, options.budget, start, options.seed, options.population,
                      told=progress_printer(options.budget))
     print_results(log, options, table, filter_lines(options, propose, start))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...cli.commands import Options, Parser, Signed, command, print_status
 from ...cli.common import add_force, add_reading, keep_existing, output_path
-from ..data.column_values import REPLICATES, Measured, combined
+from ..data.column_values import REPLICATES, Measured, combine_cells
 from ..data.compounds import Compounds, read_compounds
 from ..data.records import MOLECULE_FORMATS
 from ..task import MoleculesTask
@@ -36,7 +36,7 @@ def scores_in(table: Compounds, name: str, replicates: str = "median") -> Measur
 
     ValueError for a column without numbers."""
     pairs = ((row.smiles, row.named(name)) for row in table.rows if row.smiles)
-    found = combined(pairs, replicates, table.layout.decimal)
+    found = combine_cells(pairs, replicates, table.layout.decimal)
     if found.values: return found
     raise ValueError(f"--by {name}: {table.where} has no number in this column for a valid molecule")
 
