@@ -792,7 +792,7 @@ class GapRule(NamedTuple):
         given = draw.randint(0, n)
         gaps = draw.randint(1, min(self.most, given + 1))
         slots = sorted(draw.sample(range(given + 1), gaps))
-        if another: tokens = self.fitting(tokens, given, gaps, draw, another, head)
+        if another: tokens = self.draw_fitting(tokens, given, gaps, draw, another, head)
         sizes = divide(len(tokens) - head - given, gaps, draw)
         return cut_into(tokens, [head + slot for slot in slots], sizes)
 

@@ -29,7 +29,7 @@ def client():
     "A client of the service in this process."
     from starlette.testclient import TestClient
     workers = Direct(Answers(MODELS))
-    models, counts = workers.target.described(), Counts(workers)
+    models, counts = workers.target.describe_models(), Counts(workers)
     app = service(workers, models, Budget(rows=256, states=10_000, seconds=20), counts)
     door = Door(app, ["127.0.0.1"], ["proxy.example"], "", report=counts.report)
     with TestClient(door, base_url="http://127.0.0.1:7860", raise_server_exceptions=False) as client: yield client
