@@ -46,10 +46,12 @@ if TYPE_CHECKING:
         ring_size as ring_size,
     )
     from loflexmdm.molecules.links import LinkRequest as LinkRequest
+    from loflexmdm.molecules.notation.notations import notation_of as notation_of, random_smiles as random_smiles
     from loflexmdm.molecules.scores.makeable import objection as objection
     from loflexmdm.molecules.scores.metrics import (
         compare_properties as compare_properties,
         distances_to as distances_to,
+        judge as judge,
         metrics_table as metrics_table,
         molecule_grid as molecule_grid,
         molecule_metrics as molecule_metrics,

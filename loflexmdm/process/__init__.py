@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loflexmdm.process.schedules import (
         clock_log_probs as clock_log_probs,
         order_log_prob as order_log_prob,
+        sample_event_taus as sample_event_taus,
     )
     from loflexmdm.process.states import (
         ANY as ANY,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from loflexmdm.support.configs import AtLeastTwo as AtLeastTwo, config as config
+    from loflexmdm.support.configs import AtLeastTwo as AtLeastTwo, Positive as Positive, config as config
     from loflexmdm.support.notebook import (
         Checks as Checks,
         refusal as refusal,

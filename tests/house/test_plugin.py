@@ -335,4 +335,4 @@ def test_the_page_has_no_other_module_and_the_entry_points():
     named = {source.split("\n")[0][2:] for source in cells() if re.match(r"# \w+\.py\n", source)}
     assert named == {path.name for path in MODULES}
     fence = re.search(r"```toml\n(.*?)\n```", "\n".join(cells()), re.S)[1]
-    assert fence in (SOURCE / "pyproject.toml").read_text() and fence.count("[project.entry-points.") == 5
+    assert fence in (SOURCE / "pyproject.toml").read_text() and fence.count("[project.entry-points.") == 6
