@@ -132,7 +132,7 @@ def edit_goals(goal: str | None = None, measured: str | None = None, function: s
     table = read_compounds(measured) if measured else None
     columns = () if table is None else table.columns
     for name in dict.fromkeys(g.name for g in goals if g.name in columns and g.name not in further):
-        cells = ((row.smiles, row.named(name)) for row in table.rows if row.smiles)
+        cells = ((row.smiles, row.cell(name)) for row in table.rows if row.smiles)
         further[name] = found = surrogate(name, combine_cells(cells, decimal=table.layout.decimal).values)
         remarks.append(found.remark)
     for g in goals: _check_name(g, [*NAMES, *columns, *further])

@@ -752,7 +752,7 @@ def loud():
         def advice(self, rows, options): return [f"louder with --top-p {options.get('top_p')}, -n {options['n']}"]
         def picture(self, rows): return b"picture of %d" % len(rows)
         def bound_states(self, rows): return 2
-        def evaluate_file(self, path, column="", task=None, progress=False):
+        def evaluate_file(self, path, column="", task=None, progress=False, **reading):
             return dict(bytes=len(path.read_bytes()), known=task is not None)
 
     class LoudTask(brackets):

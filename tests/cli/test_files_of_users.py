@@ -69,7 +69,7 @@ def test_molecules_are_read(name):
     found = read_compounds(name)
     wanted = ["C", "CCO"] if "inchi" in name else list(SMILES)
     assert [row.smiles for row in found.rows if row.smiles] == wanted
-    if name not in ("inchi.txt",): assert all(row.named(found.name) for row in found.rows if row.smiles)
+    if name not in ("inchi.txt",): assert all(row.cell(found.name) for row in found.rows if row.smiles)
     assert sum(not row.smiles for row in found.rows) == (name in ("units.csv", "markdown.txt"))
 
 

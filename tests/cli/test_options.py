@@ -24,7 +24,9 @@ LINES = dict(
 LINES["import"] = "import x.safetensors --as safe --out x"
 
 
-def test_every_command_is_here(): assert LINES.keys() == find_commands().keys()
+def test_every_command_is_here():
+    own = {name for name, command in find_commands().items() if command.run.__module__.startswith("loflexmdm.")}
+    assert LINES.keys() == own
 
 
 @pytest.mark.parametrize("name", LINES)

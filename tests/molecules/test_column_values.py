@@ -102,7 +102,7 @@ def test_the_cache_is_used_and_a_damaged_one_made_again(tmp_path, monkeypatch):
     read_measurements(source, "pIC50")
     [file] = (tmp_path / "cache" / "measured").glob("*.json")
     with monkeypatch.context() as m:
-        m.setattr(module, "combined", lambda *a: pytest.fail("read again"))
+        m.setattr(module, "combine_cells", lambda *a: pytest.fail("read again"))
         assert read_measurements(source, "pIC50") == EXPECTED
     file.write_text(file.read_text().replace("1.75", "9.75"))
     with pytest.warns(UserWarning, match="damaged"): assert read_measurements(source, "pIC50") == EXPECTED

@@ -35,7 +35,7 @@ def place(tmp_path, monkeypatch):
 
 def test_every_record_is_kept_or_has_a_reason():
     found = read_compounds("mixed.smi", salts="largest")
-    assert [row.named("name") for row in found.rows] == ["lead1", "lead2", "l3", "l4", "l5", "l8", "l9", "l10"]
+    assert [row.cell("name") for row in found.rows] == ["lead1", "lead2", "l3", "l4", "l5", "l8", "l9", "l10"]
     assert [row.smiles for row in found.rows] == [
         "CC(=O)Nc1ccc(O)cc1", "C[C@H](N)c1ccccc1", "CN[C@H](C)Cc1ccccc1", "[2H]C([2H])([2H])Oc1ccccc1",
         "CC[N+](C)(C)Cc1ccccc1", "Cc1ccccc1", "", "CC(=O)Nc1ccccc1",
@@ -72,9 +72,9 @@ def test_counterions_of_fragments():
 def test_edited_leads_keep_their_names_in_every_format(place, ending):
     assert call(f"edit lead-edits --input leads.csv --salts largest -n 2 --out a{ending}")[0] == 0
     made = read_compounds(f"a{ending}", "" if ending in (".smi", ".sdf", ".sdf.gz") else "smiles")
-    names = {row.named(made.name or "name")[:4] for row in made.rows if row.smiles}
+    names = {row.cell(made.name or "name")[:4] for row in made.rows if row.smiles}
     assert names and names <= {"LD-1", "LD-2"}
-    if ending != ".smi": assert {row.named("input_pIC50").strip() for row in made.rows if row.smiles} <= {"6,5", ">7"}
+    if ending != ".smi": assert {row.cell("input_pIC50").strip() for row in made.rows if row.smiles} <= {"6,5", ">7"}
     assert output_ending(f"a{ending}") == ending
 
 

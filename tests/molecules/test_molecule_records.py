@@ -120,7 +120,7 @@ ENCODED = {
 def test_names_and_headers_are_read_in_every_encoding(tmp_path, name, encoding):
     (tmp_path / name).write_bytes(ENCODED[name].encode(encoding))
     found = read_compounds(tmp_path / name)
-    assert [row.named(found.name) for row in found.rows] == ["Müller-1", "Öl"] and all(found.smiles)
+    assert [row.cell(found.name) for row in found.rows] == ["Müller-1", "Öl"] and all(found.smiles)
     if name != "a.smi": assert "Aktivität µM" in found.columns
     if not encoding.startswith("utf-8"): assert f"{encoding})" in found.remarks[0]
 

@@ -294,8 +294,8 @@ def test_the_process_of_an_objective_answers_every_call(place, monkeypatch):
 @pytest.mark.parametrize("share, by", [(0.0, "genetic"), (1.0, "model")])
 def test_which_share_of_the_proposals_the_model_grows(share, by):
     asked = []
-    grown = lambda parts, seed, charges: (asked.append(charges), ["CCC"] * len(parts))[1]
-    way = SimpleNamespace(size=20, share=share, part=lambda mol, rng: mol, grown=grown)
+    grow = lambda parts, seed, charges: (asked.append(charges), ["CCC"] * len(parts))[1]
+    way = SimpleNamespace(size=20, share=share, part=lambda mol, rng: mol, grow=grow)
     population = [Call(smiles, 1.0, "", 0, "start") for smiles in ("CCOCC", "CCC[NH3+]", "OCCCCN")]
     found = Regrow.__call__(way, population, random.Random(0))
     assert found and {name for _, name in found} == {by}

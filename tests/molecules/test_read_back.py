@@ -43,12 +43,12 @@ def test_names_and_properties_come_back_or_are_said(tmp_path, ending, text):
     found, said = read_back(tmp_path / f"a{ending}", rows, "" if of_lines or "sdf" in ending else "smiles")
     assert [row.smiles for row in found.rows] == [row["smiles"] for row in rows]
     strip = (lambda t: t.strip()) if of_lines or "sdf" in ending else (lambda t: t)
-    names = [strip(row.named("name")) for row in found.rows]
+    names = [strip(row.cell("name")) for row in found.rows]
     assert names[0::2][0] == "first" and names[3] == "last" and [i for i, n in enumerate(names) if n] == [
         i for i, n in enumerate(wanted) if n] or said
     same = names == wanted
     if not of_lines:
-        notes, numbers = [row.named("note") for row in found.rows], found.numbers("score")
+        notes, numbers = [row.cell("note") for row in found.rows], found.numbers("score")
         assert numbers == [i + .5 for i in range(5)]
         same = same and notes == [row["note"] for row in rows]
     assert same == (not said) or text == "M  END", (said, names)  # its space goes when a title is read
@@ -61,7 +61,7 @@ def test_names_of_properties_come_back_or_are_said(tmp_path, ending, key):
     found, said = read_back(tmp_path / f"a{ending}", rows, "" if "sdf" in ending else "smiles")
     same = key in found.columns
     assert same == (not said) and [row.smiles for row in found.rows] == SMILES
-    if same: assert [row.named(key) for row in found.rows] == [f"v{i}" for i in range(5)]
+    if same: assert [row.cell(key) for row in found.rows] == [f"v{i}" for i in range(5)]
 
 
 @pytest.mark.parametrize("ending", TABLE_WRITERS)
@@ -69,7 +69,7 @@ def test_values_of_all_types_come_back(tmp_path, ending):
     values = [0, -1, 2.5, 2**53 + 1, 2**70, True, False, None, "", "0", "x", 1e-9]
     rows = [dict(smiles="CCO", mixed=v, n=v if isinstance(v, float) else None) for v in values]
     found, said = read_back(tmp_path / f"a{ending}", rows, "smiles")
-    assert [row.named("mixed") for row in found.rows] == ["" if v is None else str(v) for v in values] and not said
+    assert [row.cell("mixed") for row in found.rows] == ["" if v is None else str(v) for v in values] and not said
     assert [v for v in found.numbers("n") if v == v] == [2.5, 1e-9]
 
 
@@ -80,7 +80,7 @@ def test_molecules_beside_names_that_look_like_a_header(tmp_path, seed):
     names = rng.sample(["name", "id", "12", "13", "label", "A", "value", "x y"], 4)
     rows = [dict(name=name, smiles=s) for name, s in zip(names, rng.sample(["CCO", "C", "N", "c1ccccc1"], 4))]
     found, said = read_back(tmp_path / "a.smi", rows, "")
-    pairs = [(row.text, row.named("name")) for row in found.rows]
+    pairs = [(row.text, row.cell("name")) for row in found.rows]
     assert pairs == [(row["smiles"], row["name"]) for row in rows] and not said
 
 

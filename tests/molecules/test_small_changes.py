@@ -19,4 +19,4 @@ def test_a_long_bridge_leaves_an_aromatic_ring_flat(bridge, bent):
 def test_a_damaged_file_without_a_digest_is_not_taken_for_whole(tmp_path):
     path = tmp_path / "old.arrow"
     path.write_bytes(b"ARROW1\0\0 and no more")
-    with pytest.raises((ValueError, OSError)): is_intact(path)
+    assert not is_intact(path)

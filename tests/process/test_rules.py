@@ -34,8 +34,8 @@ def test_large_expressions_stop_at_once():
 
 def test_every_rule_reads_its_name_from_a_text():
     arguments = dict(regex="a*", contains="a", excludes="a", words="a|b", length="1-3", count="a=1", valid="",
-                     smarts="C", ring="6")
-    for name in RULES.names():
+                     smarts="C", ring="6", sound="", linker="*c1ccncc1.*N1CCOCC1 atoms=3-8")
+    for name in sorted({*RULES.names()} - {"grammar", "json"}):  # those read a file, and combine as rules on texts
         rule = parse_rule(f"{name}:{arguments[name]}" if arguments[name] else name)
         assert rule.name == name
         both = parse_rule(f"{name}:{arguments[name]} & length:-4" if arguments[name] else f"{name} & length:-4")

@@ -53,8 +53,8 @@ def test_a_scratch_file_leaves_nothing(tmp_path):
 
 def test_a_lock_is_refused_or_waited_for_and_goes_with_its_process(tmp_path):
     script = (
-        "import time; from loflexmdm.support.atomic_files import locked\n"
-        f"with locked({str(tmp_path / 'lock')!r}): print(flush=True); time.sleep(60)"
+        "import time; from loflexmdm.support.atomic_files import lock_file\n"
+        f"with lock_file({str(tmp_path / 'lock')!r}): print(flush=True); time.sleep(60)"
     )
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     child.stdout.readline()

@@ -73,6 +73,6 @@ def test_molecules_of_hostile_tables(tmp_path, start):
         assert [row.text for row in found.rows if row.smiles] == table.kept, where
         assert len(found.rows) == table.n, where
         named = [row for row in found.rows if row.smiles]
-        values = [number_in(row.named("value"), found.layout.decimal) for row in named]
+        values = [number_in(row.cell("value"), found.layout.decimal) for row in named]
         assert values == pytest.approx(table.numbers), where
-        if table.twice: assert {row.named("value (2)") for row in named} == {"1"}
+        if table.twice: assert {row.cell("value (2)") for row in named} == {"1"}

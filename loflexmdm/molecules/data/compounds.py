@@ -98,7 +98,7 @@ class Compound(NamedTuple):
     changes: tuple[str, ...]  # as of `Standard`
     cells: dict[str, str]  # other columns, names included
 
-    def name_rows(self, column: str) -> str: return self.cells.get(column, "")
+    def cell(self, column: str) -> str: return self.cells.get(column, "")
 
 # %% ../../../nbs/molecules/data/09_compounds.ipynb #cp00010e
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Compounds:
     def numbers(self, column: str) -> list[float | None]:
         "Return the numbers of a column, nan for blank and None for other text. ValueError for an unknown column."
         if column not in self.columns: raise ValueError(unknown_column(column, self))
-        return [number_in(row.named(column), self.layout.decimal) for row in self.rows]
+        return [number_in(row.cell(column), self.layout.decimal) for row in self.rows]
 
 # %% ../../../nbs/molecules/data/09_compounds.ipynb #cp00000f
 def unknown_column(column: str, table: Compounds) -> str:

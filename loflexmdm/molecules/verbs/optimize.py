@@ -332,7 +332,7 @@ def result_rows(calls: Sequence[Call], table: Compounds | None = None) -> list[d
 
 def lead_name(row: Compound, table: Compounds) -> str:
     "Return the name of a record, or its number."
-    return row.named(table.name) or f"record {row.number}"
+    return row.cell(table.name) or f"record {row.number}"
 
 
 def nearest_leads(smiles: Sequence[str], table: Compounds) -> list[tuple[Compound, float]]:

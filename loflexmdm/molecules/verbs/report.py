@@ -35,7 +35,7 @@ def scores_in(table: Compounds, name: str, replicates: str = "median") -> Measur
     """Return a column's numbers by canonical SMILES, several of a molecule as one.
 
     ValueError for a column without numbers."""
-    pairs = ((row.smiles, row.named(name)) for row in table.rows if row.smiles)
+    pairs = ((row.smiles, row.cell(name)) for row in table.rows if row.smiles)
     found = combine_cells(pairs, replicates, table.layout.decimal)
     if found.values: return found
     raise ValueError(f"--by {name}: {table.where} has no number in this column for a valid molecule")
@@ -97,7 +97,7 @@ def run_report(options: ReportOptions):
     if options.reference is not None:
         known = as_read(read_compounds(options.reference, options.reference_column, **options.reading))
     leads = leads_in(table)
-    names = {smiles: row.named(table.name) for smiles, row in table.by_smiles().items()}
+    names = {smiles: row.cell(table.name) for smiles, row in table.by_smiles().items()}
     page = report(as_read(table), options.title or path.name, known, by, options.top, found and found.values,
                   options.processes, names, leads)
     for line in (*table.remarks, *score_remarks(found, column)): print_status(line)
@@ -114,7 +114,7 @@ def as_read(table: Compounds) -> list[str]:
 def leads_in(table: Compounds) -> dict[str, str]:
     "Return the lead of each molecule, from a column `lead` with SMILES as `edit` writes it; none without it."
     if "lead" not in table.columns: return {}
-    leads = {smiles: row.named("lead") for smiles, row in table.by_smiles().items()}
+    leads = {smiles: row.cell("lead") for smiles, row in table.by_smiles().items()}
     found = dict(zip(leads, (j.smiles for j in judge(list(leads.values())))))
     return {smiles: lead for smiles, lead in found.items() if lead}
 
