@@ -8,7 +8,7 @@ __all__ = ['DEFAULT_SAMPLER', 'GPU_ROWS', 'method_class', 'Method', 'horizon', '
 # %% ../../nbs/methods/01_base.ipynb #077d6a3e
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +52,9 @@ class Method(nn.Module):
     takes_pairs: bool = False  # `loss` and `nll_bound` accept `Pairs`
     by_rows: bool = False  # `loss` accepts a shard of the rows with a `ShardGenerator`
     exact: bool = False  # `nll_bound` is -log p itself
+
+    if TYPE_CHECKING:  # a method has attributes of its own
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)

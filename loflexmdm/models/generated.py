@@ -41,6 +41,9 @@ class Generated(Samples):
     routes: Sequence[str] = ()  # how the prompts were continued
     notes: Sequence[str] = ()  # ways in which no training sequence was like a prompt
 
+    if TYPE_CHECKING:  # the results of a task have attributes of their own
+        def __getattr__(self, name: str) -> Any: ...
+
     @classmethod
     def of(cls, samples: Samples, model: Any, **more) -> Self:
         "Return the samples as those of a model, in the class that its task has for them, with `more` fields."

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from operator import and_
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from .automata import Automaton, Writing, from_regex
 from .states import GAP_RANGE, GAPS, MASK, SPECIAL_TOKENS, Vocabulary, is_ranged
@@ -284,6 +284,7 @@ def with_ranges(prompt: Sequence, gaps: Sequence) -> list:
 KEPT = 100_000  # texts whose states are kept
 
 
+@runtime_checkable
 class Reader(Protocol):
     "Reads texts from left to right, piece by piece."
     start: Any  # state before the first piece

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from torch.utils.data import Dataset
 
@@ -436,6 +436,9 @@ class Task(TaskTexts, TaskData, TaskFiles):
     output = TaskOutput()  # on the terminal and in files
     results: type | None = None  # class of a model's samples, with more than `models.generated.Generated` has
     view: str = "sequence"  # of the player: sequence, graph, or another word for `output.drawing`
+
+    if TYPE_CHECKING:  # a kind of task has attributes of its own
+        def __getattr__(self, name: str) -> Any: ...
     kind: str  # name in recipes
     Config: type  # frozen dataclass of int, float, str and bool fields, each with a default
     vocabulary: Vocabulary  # vocabulary of the tokens

@@ -44,7 +44,7 @@ def pages() -> dict[str, str]:
 def test_a_type_checker_accepts_the_code_of_pages(tmp_path):
     pytest.importorskip("basedpyright")
     for name, code in pages().items(): (tmp_path / f"{name}.py").write_text(code)
-    settings = RULES | dict(extraPaths=[str(ROOT)], include=["."], pythonVersion="3.11")
+    settings = RULES | dict(extraPaths=[str(ROOT), str(ROOT / "experiments")], include=["."], pythonVersion="3.11")
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     done = subprocess.run(
         [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(tmp_path)],
