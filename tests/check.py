@@ -87,10 +87,13 @@ def fast(*options: str) -> int:
     return tested(*in_workers(), "-m", "not slow", f"--ignore={SITE}", *options) % NO_TESTS
 
 
-def rest(*options: str, only: str = "tests") -> int:
-    "Run the other tests, or `only` the pages, beside the build of the site, then those of the site; return pytest's code."
+PAGES = ("tests/house/test_notebooks.py", "tests/golden")
+
+
+def rest(*options: str, only: tuple[str, ...] = ("tests",)) -> int:
+    "Run the other tests, or `only` some, beside the build of the site, then those of the site; return pytest's code."
     site = subprocess.Popen([sys.executable, "docs/build.py"], cwd=ROOT)
-    code = tested(*in_workers(), only, "-m", "slow", "--durations=8", f"--ignore={SITE}", *options) % NO_TESTS
+    code = tested(*in_workers(), *only, "-m", "slow", "--durations=8", f"--ignore={SITE}", *options) % NO_TESTS
     if site.wait(): sys.exit("docs/build.py failed: the site is not built")
     of_site = tested(*in_workers(), SITE, *options) % NO_TESTS  # also after a failure, which would hide theirs
     return code or of_site
@@ -100,7 +103,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--room", choices=rooms())
     parser.add_argument("--all", action="store_true", help="slow tests, all pages and the site too")
-    parser.add_argument("--pages", action="store_true", help="all pages and the site too, without the slow tests")
+    parser.add_argument("--pages", action="store_true",
+                        help="all pages, golden figures and the site too, without the other slow tests")
     asked, options = parser.parse_known_args()
     os.environ.update(OMP_NUM_THREADS="1", MPLBACKEND="agg")
     started = time.monotonic()
@@ -110,7 +114,7 @@ def main():
     minutes = lambda: f"{(time.monotonic() - started) / 60:.1f} min"
     if asked.all or asked.pages:
         print(f"make test: {'all passed' if code == 0 else 'FAILED'} in {minutes()}; now the rest", flush=True)
-        code = rest(*options, only="tests" if asked.all else "tests/house/test_notebooks.py") or code
+        code = rest(*options, only=("tests",) if asked.all else PAGES) or code
     name = "make test" + ("-all" if asked.all else "-pages" if asked.pages else "")
     print(f"{name}: {'all passed' if code == 0 else 'FAILED'} in {minutes()}", flush=True)
     shutil.rmtree(ROOT / ".pytest_cache", ignore_errors=True)

@@ -37,6 +37,7 @@ def test_it_sees_what_a_started_one_sees(tmp_path, monkeypatch):
     assert forked.stdout.splitlines() == other.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ENDS)
 def test_it_ends_as_a_started_one(code):
     forked, other = forks.run(["-c", code]), forks.start(["-c", code])

@@ -81,6 +81,7 @@ def edit(path, change):
 
 # ---- one line for whatever a file holds
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["format", "method", "vocabulary", "config", "task", "dtype"])
 def test_descriptions_of_models_with_wrong_types(model, key):
     for value in WILD:

@@ -817,6 +817,7 @@ def test_errors_of_loader_processes_have_their_own_message(error):
 
 # Files that are there already
 
+@pytest.mark.slow
 def test_a_file_that_is_there_stays(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     notes = tmp_path / "mine.jsonl"

@@ -101,6 +101,7 @@ def table(model, tmp_path_factory):
 
 # what a results file says
 
+@pytest.mark.slow
 def test_columns_and_states(table):
     path, err = table
     rows = rows_of(path)

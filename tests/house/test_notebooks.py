@@ -21,9 +21,9 @@ LONGEST = {
 FIRST = {  # of each room the page that executes most of its lines in little time
     NBS / f"{name}.ipynb"
     for name in (
-        "support/10_readers", "process/09_matching", "exact/01_ctmc", "networks/03_build", "samplers/05_tau_leaping",
-        "methods/02_sampling", "tasks/01_base", "models/05_model", "training/06_trainer", "molecules/02_growth",
-        "reports/03_comparison", "cli/05_sample",
+        "support/10_readers", "process/04_schedules", "exact/01_ctmc", "networks/03_build", "samplers/05_tau_leaping",
+        "methods/02_sampling", "tasks/01_base", "models/05_model", "training/06_trainer", "molecules/06_report",
+        "reports/01_figures", "cli/05_sample",
     )
 }
 NOTEBOOKS = sorted(

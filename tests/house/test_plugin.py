@@ -215,6 +215,7 @@ def test_training_of_plug_ins_resumes(place):
     assert (last / "model.safetensors").read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_plug_ins_are_evaluated(place, run):
     lines = f"evaluate {run} -n 8 --nll 2 --sampler in-steps --pace 1", f"sample {run} --prompt-text 21 -n 1"
     figures, sample = told(place, *lines)

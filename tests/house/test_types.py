@@ -130,6 +130,7 @@ samples = model.sample(n=3)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line, where", [
     ("model.sample", "sample"),
     ("model.edit", "edit"),

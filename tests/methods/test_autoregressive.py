@@ -478,6 +478,7 @@ def call(line, *more):
     return code, out.getvalue(), err.getvalue()
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path):
     small = "--size nano --batch-size 4 --warmup 2 --valid-every 2 --valid-size 4 --save-every 2 --device cpu".split()
     code, _, err = call("train star-tiny --method ar --steps 2 --out", tmp_path / "run", *small)

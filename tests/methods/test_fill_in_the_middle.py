@@ -194,6 +194,7 @@ def test_cached_logits_are_those_of_the_whole_layout():
     assert both.error < 1e-12 and both.calls > 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROMPTS)
 def test_samples_have_the_probabilities_of_the_model(name):
     model, prompt, n = shaken(), PROMPTS[name], 3000

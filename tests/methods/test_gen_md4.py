@@ -186,6 +186,7 @@ def test_event_driven_sampling_is_exact():
     assert samples.violations == 0
 
 
+@pytest.mark.slow
 def test_one_ancestral_step_uses_the_hidden_token_law_and_many_the_data_law():
     "At the last call all masks are resolved by mu; the marginal of a position is then exact, the pair is not."
     model = toy()

@@ -154,6 +154,7 @@ def test_from_random_weights_to_samples_and_back(cls, tmp_path):
     assert torch.equal(again.nll_bound(LAW.x1, 2, seeded(0))[0], model.nll_bound(LAW.x1, 2, seeded(0))[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lounmask", "loinsert"])
 def test_key_task_by_recipe(name, tmp_path):
     tables = dict(

@@ -93,6 +93,7 @@ def test_weights_are_unbiased_for_every_choice(name, settings):
     assert abs(mean - share) < 4 * (error ** 2 + share * (1 - share) / len(free[1])) ** .5, (rule, mean, error, share)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ar", "fim", "ordered-insertion"])
 def test_a_grammar_is_kept_or_refused_by_name(name):
     pytest.importorskip("llguidance")

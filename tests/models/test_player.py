@@ -104,6 +104,7 @@ def test_keys_step_through_the_states(browser, tmp_path):
     assert tab.locator(".lp-row").get_attribute("aria-label") == "c a"
 
 
+@pytest.mark.slow
 def test_play_runs_to_the_end_and_pause_stops(browser, tmp_path):
     tab, wrong = opened(browser, page(Vocabulary(HOSTILE), written_at_once(len(HOSTILE))), tmp_path)
     for _ in range(3): tab.keyboard.press("Tab")  # to Start, one back, Play

@@ -25,6 +25,7 @@ def check_line(model, said):
     for key, value in model.sampling.items(): assert f"--{key.replace('_', '-')} {value}" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(names()) - set(EDITED)))
 def test_the_command_draws_what_python_draws(name, tmp_path):
     model, path = load(name), tmp_path / "s.jsonl"

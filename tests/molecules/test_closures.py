@@ -53,6 +53,7 @@ def test_refusals(fragment, size, what):
     with pytest.raises(ValueError, match=what.replace("*", ".")): closure_request(fragment, size)
 
 
+@pytest.mark.slow
 def test_the_command_means_the_same_as_python():
     argv = "sample molecules-leads --close --ring-size 12-15 -n 4 --seed 2 --fragment"
     code, printed, said = call(argv, META)

@@ -104,6 +104,7 @@ def test_a_file_of_goals_is_an_objective(tmp_path):
         with pytest.raises(ValueError, match="objective="): load_objective(str(tmp_path / name))
 
 
+@pytest.mark.slow
 def test_code_that_a_file_names_runs_only_where_it_is_allowed(tmp_path, monkeypatch):
     "Neither the function, nor modules beside the file that are called like those of Python."
     monkeypatch.chdir(tmp_path)

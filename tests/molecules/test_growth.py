@@ -159,6 +159,7 @@ def test_the_packaged_model_grows_all_points_and_links(fragment):
     assert sum(contains_fragment(s, fragment) for s in grow(model, [fragment] * 30, temperature=3.0) if s) < 10
 
 
+@pytest.mark.slow
 @packaged
 def test_a_prompt_with_several_points_is_grown_by_sample():
     fragment = "*c1ccc(*)cc1"

@@ -43,6 +43,7 @@ def test_ends_without_a_linker_and_wrong_ends():
     assert limits_from("6", "--link-atoms") == (6, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("request_", [LinkRequest((3, 4), (0, 0)), LinkRequest((7, 9), (1, 1))])
 @pytest.mark.parametrize("route", [0, 1])
 def test_linkers_are_within_the_limits(models, route, request_):

@@ -114,6 +114,7 @@ def test_goals_say_that_parallel_is_not_used(tmp_path):
     with pytest.warns(UserWarning, match="parallel=8: not used; molecules are scored one at a time"): read_goals(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt, settings", [
     (None, dict(n=12, temperature=1.2)), ("*c1ccncc1", dict(n=12, temperature=1.2)),
     ("*CCc1cccc(C*)c1", dict(n=4, close=True, ring_size="12-16")),

@@ -565,6 +565,7 @@ def shards(tmp_path):
     return tmp_path / "hub", [clean(s)[1] for s in good]
 
 
+@pytest.mark.slow
 def test_stream_gives_every_row_once(shards):
     folder, good = shards
     passes = [list(hub_smiles(str(folder), seed=1, buffer=20, epoch=epoch)) for epoch in (0, 1)]
@@ -573,6 +574,7 @@ def test_stream_gives_every_row_once(shards):
     assert len(passes[0]) == 208
 
 
+@pytest.mark.slow
 def test_stream_is_reproducible(shards):
     folder, good = shards
     one, two, other = (list(hub_smiles(str(folder), seed=s, buffer=20)) for s in (1, 1, 2))
@@ -580,6 +582,7 @@ def test_stream_is_reproducible(shards):
     with pytest.raises(ValueError, match="column='smiles'.*safe, n"): next(hub_smiles(str(folder), column="smiles"))
 
 
+@pytest.mark.slow
 def test_prepared_stream(shards, own_cache):
     folder, good = shards
     m = prepare(f"hub:{folder}")

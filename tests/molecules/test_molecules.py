@@ -149,6 +149,7 @@ def test_zinc_molecules_are_a_source(tmp_path):
     assert any("@" in t for t in task.vocabulary.tokens)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_with_the_same_weights(tmp_path):
     "Six steps at once, and three, then three more: bit for bit the same."
     options = dict(

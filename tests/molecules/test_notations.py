@@ -193,6 +193,7 @@ def test_texts_with_holes_are_written_anew_though_others_are_not(tmp_path):
     assert found[True] - written and len(found[True]) > len(written)
 
 
+@pytest.mark.slow
 def test_a_prompt_with_holes_is_sampled_inside_them(tmp_path):
     from loflexmdm.training.recipes import recipe
     path = tmp_path / "mine.smi"

@@ -61,6 +61,7 @@ def test_similarity_is_satisfied_from_three_quarters_on():
     assert 0.75 < whole(near) < 1 == part(near) and math.isclose(part("CCNCC(O)C"), whole("CCNCC(O)C") / 0.75)
 
 
+@pytest.mark.slow
 def test_failures_have_reasons_and_the_next_call_works(place):
     with Scorer("scores.py:score", 1.0) as scorer:
         found = [scorer(s) for s in ("CCO", "CBr", "CF", "CI", "CS", "CCCO")]

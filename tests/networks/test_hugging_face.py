@@ -68,6 +68,7 @@ def flexmdm(kind, **options):
 def draws(method, n=12): return generate(method, n=n, generator=torch.Generator().manual_seed(3)).sequences
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STYLES)
 def test_an_encoder_is_a_backbone(kind):
     backbone = check_backbone(built(kind), kind)

@@ -62,6 +62,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_and_bounds_read_the_logits_of_masks_alone(pico, name):
     model, x1 = made(*MODELS[name][:2], **MODELS[name][2]), clean()
@@ -87,6 +88,7 @@ def some_samplers(inserts: bool):
     yield from (Planner(remask=1.0, steps=4), Planner(confidence="prob_diff", window=6, steps=4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["loflexmdm", "mdm", "genmd4", "ar"])
 def test_samplers_read_the_logits_of_masks_alone(pico, name):
     model, words = made(*MODELS[name][:2], **MODELS[name][2]), VOCABULARY.tokens

@@ -144,6 +144,7 @@ def test_bounds_of_whole_numbers(): assert allowed_range(dict(ge=1, le=4), int) 
 
 # the schema
 
+@pytest.mark.slow
 def test_the_schema_in_the_package_is_current_and_presets_name_it():
     # in a process of its own: other tests define methods and tasks, which the schema would list
     code = "import json; from loflexmdm.training.recipes import recipe_schema; print(json.dumps(recipe_schema()))"
@@ -154,6 +155,7 @@ def test_the_schema_in_the_package_is_current_and_presets_name_it():
         assert head.startswith("#:schema ") and (Path(str(PRESETS)) / head.split()[1]).resolve() == Path(str(SCHEMA))
 
 
+@pytest.mark.slow
 def test_the_schema_accepts_presets_and_refuses_what_recipes_refuse():
     jsonschema = pytest.importorskip("jsonschema")
     check = jsonschema.Draft7Validator(recipe_schema())

@@ -17,6 +17,7 @@ def test_an_error_needs_two_draws():
     assert mean.dtype == torch.float64 and mean.tolist() == [1.0] * 3 and error.tolist() == [0.0] * 3
 
 
+@pytest.mark.slow
 def test_z_scores_of_known_figures():
     values = torch.tensor([[1.0, 0.0], [3.0, 4.0]])  # standard deviations sqrt 2 and 2 sqrt 2, errors 1 and 2
     torch.testing.assert_close(z_mean(values, 0.0), torch.tensor([2.0, 1.0]))

@@ -48,6 +48,7 @@ def test_parts_errors_and_defects(capfd):
     assert with_workers(test) != os.getpid() and "a defect" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_loop_is_asked_to_stop_and_a_process_that_hangs_is_ended():
     async def test(workers):
         first = await workers.result("pid")

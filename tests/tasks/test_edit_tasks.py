@@ -55,6 +55,7 @@ def run(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_on_pairs_goes_on_and_is_evaluated(run):
     weights = load(run / "run").method.state_dict()
     shutil.rmtree(checkpoints(run / "run")[-1])  # as if it had been stopped on the way

@@ -57,6 +57,7 @@ def letters_of_lengths(**options) -> Stream:
     return Stream(lambda k: [1 + i * 37 % 23 for i in range(97)], make, window=50, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("data", [letters_of_lengths(), [prefix_example((), "a" * (1 + i % 13), Vocabulary("a"))
                                                          for i in range(700)]], ids=["stream", "rows"])

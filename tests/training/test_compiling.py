@@ -74,6 +74,7 @@ def test_a_short_run_does_not_compile_and_says_why(tmp_path, pico):
     ]
 
 
+@pytest.mark.slow
 def test_a_failed_compilation_gives_one_line_and_the_weights_of_a_run_without(tmp_path, pico, monkeypatch):
     monkeypatch.setattr(compiling, "compiler", lambda device: "g++")
     plain, t = short_trainer(tmp_path / "plain", pico, compile=False), short_trainer(tmp_path / "auto", pico)

@@ -109,6 +109,7 @@ def test_killed_at_random_moments(tmp_path):
     assert seen["kills"] == 3 and seen["complete_runs"] >= 1 and seen["difference"] == 0
 
 
+@pytest.mark.slow
 def test_what_the_first_process_refuses_ends_all(whole, tmp_path):
     began = time.monotonic()
     assert wait(start(2, train, str(whole), "{}")) == [2, 2] and time.monotonic() - began < 60
@@ -210,6 +211,7 @@ def test_launched_by_whom(monkeypatch):
     with pytest.raises(ValueError, match="RANK=4, WORLD_SIZE=4"): current_launch()
 
 
+@pytest.mark.slow
 def test_draws_are_shares_of_the_whole_batch():
     whole = uniforms((12, 3), torch.Generator().manual_seed(0))
     for world in (2, 3, 4):
@@ -226,6 +228,7 @@ def test_a_method_says_whether_it_may_be_shared():
         check_shares(method_class(name), TrainConfig(), 2)
 
 
+@pytest.mark.slow
 def test_a_frozen_head_is_not_trained(tmp_path):
     model = trainer(str(tmp_path)).method
     assert not any(p.requires_grad for p in model.order.unmask.parameters())

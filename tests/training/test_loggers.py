@@ -101,6 +101,7 @@ def test_tensorboard_has_the_curves_samples_and_settings(tmp_path):
 def t_loss(directory): return [r["loss"] for r in JsonLines(directory / "metrics.jsonl").rows() if "loss" in r][-1]
 
 
+@pytest.mark.slow
 def test_tensorboard_of_a_resumed_run_has_every_step_once(tmp_path):
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     stop_after(trainer(tmp_path, log="tensorboard", log_every=1), 5)

@@ -82,6 +82,7 @@ def test_the_same_in_python(place):
     with permit_code(): assert recipe("recipe.toml").model["method"] in METHODS.classes
 
 
+@pytest.mark.slow
 def test_tables_and_comparisons_run_the_file_only_if_allowed(place):
     tables = dict(task=dict(kind="brackets"), model=dict(method="mine.py:Mine", size="nano"), train=dict(steps=2))
     small = dict(seeds=1, n=2, states=2, calls=(2,), progress=False)

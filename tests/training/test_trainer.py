@@ -117,6 +117,7 @@ def test_the_order_model_rests_until_it_starts(tmp_path):
     assert seen == [True, True, False]
 
 
+@pytest.mark.slow
 def test_every_forward_has_its_own_random_numbers(tmp_path):
     def seeds(name, **options):
         t, seen = trainer(tmp_path / name, steps=4, accumulate=2, **options), []
