@@ -16,7 +16,7 @@ if hasattr(signal, "SIGHUP"): signal.signal(signal.SIGHUP, signal.SIG_DFL)  # un
 
 torch.set_num_threads(1)
 NBS = Path(__file__).parents[1] / "nbs"
-SECONDS = 2.0  # of the CPU: a test that takes more is marked slow, and without the mark fails at three times as many
+SECONDS = 1.5  # of the CPU: a test that takes more is marked slow
 
 
 def without_the_disk(file):

@@ -52,6 +52,7 @@ def test_a_module_is_the_main_program():
     assert (forked.returncode, forked.stdout, forked.stderr) == (2, other.stdout, other.stderr)
 
 
+@pytest.mark.slow
 def test_what_must_be_imported_by_a_command_itself_is_not_there():
     names = "loflexmdm", "safe", "datamol", "datasets", "transformers", "peft", "selfies", "scipy", "pyarrow"
     code = f"import sys; print([m for m in sys.modules if m.split('.')[0] in {names}])"

@@ -54,6 +54,7 @@ def test_every_model_answers_its_own_example(answers):
         assert len(rows) == 2 and json.loads(json.dumps(rows)) == rows and "text" in rows[0]
 
 
+@pytest.mark.slow
 def test_the_page_closes_a_ring(calls):
     status, *_ = of_page(calls.molecule("Close", "*CCc1cccc(C*)c1", "molecules-leads", "", 4, 0, None, None, "drawn"))
     assert "4 drawn" in status
@@ -238,6 +239,7 @@ def tab(browser, server, request):
     tab.close()
 
 
+@pytest.mark.slow
 def test_a_chemist_grows_sorts_selects_and_downloads(tab):
     tab.get_by_role("button", name="Generate").first.click()
     tab.wait_for_selector("text=Done: 16 drawn")

@@ -31,6 +31,7 @@ def test_an_objective_without_a_score_ends_in_one_line(name):
     assert "none of 20 calls gave a score; 20 failed: " in said and FAILS[name] in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, best", [("prints", None), ("text", 0.5), ("neg", None), ("bool_", 1.0)])
 def test_an_objective_whose_values_are_numbers_is_maximised(name, best):
     code, out, said = call(SEARCH.format(CASES / "objectives.py", name))
@@ -39,6 +40,7 @@ def test_an_objective_whose_values_are_numbers_is_maximised(name, best):
     if best is not None: assert scores[0] == best
 
 
+@pytest.mark.slow
 def test_calls_that_fail_are_counted():
     code, _, said = call(SEARCH.format(CASES / "objectives.py", "some"))
     assert code == 0 and "calls failed: RuntimeError: dock failed" in said

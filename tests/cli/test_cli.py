@@ -77,6 +77,7 @@ def test_sample_to_jsonl_and_csv(run, tmp_path):
     assert code == 0 and out == call("evaluate", tmp_path / "s.csv")[1] and out.split()[:2] == ["n", "3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -89,6 +90,7 @@ def test_sampling_is_seeded(run, options):
     assert one[0] == 0 and one == two and one[1] != other[1] and len(one[1].splitlines()) == 4
 
 
+@pytest.mark.slow
 def test_thinning_where_samples_are_exact_or_it_is_asked_for(run):
     told = {options: call(f"sample {run} -n 4 {options}")[1] for options in (
         "--exact", "", "--top-p 0.5 --exact", "--top-p 0.5", "--top-p 0.5 --no-exact",
@@ -255,6 +257,7 @@ def test_characters_are_written_without_spaces(sums, tmp_path):
     refused(call(f"sample {sums[0] / 'run'} --prompts", tmp_path / "p.txt"), "p.txt, line 1: token '*'")
 
 
+@pytest.mark.slow
 def test_files_of_characters_hold_their_text(sums, tmp_path):
     for name in ("s.jsonl", "s.csv"): assert call(f"sample {sums[0] / 'run'} -n 5 --out", tmp_path / name)[0] == 0
     rows = [json.loads(x) for x in (tmp_path / "s.jsonl").read_text().splitlines()]
@@ -578,6 +581,7 @@ def stopped_after(batches, number, directory, run, options=LONG):
     finally: os._exit(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_sampling_is_stopped_and_continued(run, tmp_path, number):
     assert call(f"sample {run} --out", tmp_path / "s.jsonl", *LONG)[0] == 0
@@ -594,6 +598,7 @@ def test_sampling_is_stopped_and_continued(run, tmp_path, number):
     assert sorted(p.name for p in d.iterdir()) == ["s.jsonl", "s.jsonl.run.json", "said"]
 
 
+@pytest.mark.slow
 def test_a_partial_file_of_another_command_is_refused(run, tmp_path):
     stopped_after(2, signal.SIGINT, tmp_path, run)
     held = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
@@ -829,6 +834,7 @@ def test_a_file_that_is_there_stays(tmp_path, monkeypatch):
     assert code == 0 and len(notes.read_text().splitlines()) == 2, err
 
 
+@pytest.mark.slow
 def test_a_command_may_run_again(tmp_path, monkeypatch):
     "What it made is made again; another command, and a file whose origin is not known, are refused."
     monkeypatch.chdir(tmp_path)

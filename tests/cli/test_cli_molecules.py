@@ -116,6 +116,7 @@ def test_columns_and_states(table):
     assert json.loads((path.parent / "mols.csv.run.json").read_text())["states"] == dict(counts)
 
 
+@pytest.mark.slow
 def test_smiles_are_what_the_tokens_say(table):
     for row in rows_of(table[0]):
         d = decode(row["tokens"].replace(" ", ""))
@@ -135,6 +136,7 @@ def test_the_bound_is_that_of_16_states(table, model, tmp_path):
 
 # as many valid ones as wanted
 
+@pytest.mark.slow
 def test_valid_ones_alone(model, tmp_path):
     code, _, err = call(f"sample {model} --valid 5 --unique --nll 4 --no-picture --out", out := tmp_path / "v.csv")
     rows = rows_of(out)
@@ -186,6 +188,7 @@ def test_salvaged_ones_say_so(model):
     assert call(f"sample {model} -n 3 --salvage")[0] == 0
 
 
+@pytest.mark.slow
 def test_smi_and_sdf_hold_the_molecules(model, tmp_path):
     for kind in ("csv", "smi", "sdf"):
         assert call(f"sample {model} -n 20 --nll 0 --no-picture --out", tmp_path / f"m.{kind}")[0] == 0
@@ -285,6 +288,7 @@ def test_picture(table):
     assert sorted(p.name for p in table[0].parent.iterdir()) == ["mols.csv", "mols.csv.run.json", "mols.png"]
 
 
+@pytest.mark.slow
 def test_no_picture(model, known, tmp_path):
     assert call(f"sample {model} -n 20 --nll 0 --no-picture --out", tmp_path / "m.csv")[0] == 0
     hopeless = untrained(tmp_path / "hopeless", ") (", known)
@@ -369,6 +373,7 @@ def test_a_file_of_fragments_keeps_names_and_counts_what_it_leaves_out(model, tm
     assert code == 0 and [x.split(":")[0] for x in out.splitlines()][2:4] == ["benzene", "two parts"]
 
 
+@pytest.mark.slow
 def test_rows_of_a_file_are_those_of_its_fragments_in_a_table_too(model, tmp_path):
     "The first fragment of a file has the seeds of --fragment; a table gives the same rows."
     (tmp_path / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
@@ -385,6 +390,7 @@ def test_rows_of_a_file_are_those_of_its_fragments_in_a_table_too(model, tmp_pat
     refused(call(line, tmp_path / "no.csv", "--prompts", tmp_path / "two.csv"), "name one of them")
 
 
+@pytest.mark.slow
 def test_an_interrupted_file_of_fragments_is_continued_with_the_same_names_alone(model, tmp_path, monkeypatch):
     (tmp_path / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
     line = f"sample {model} -n 3 --batch-size 2 --no-picture --prompts {tmp_path / 'f.smi'} --out"
@@ -596,6 +602,7 @@ def test_places_that_are_none(model, tmp_path, monkeypatch, place):
 
 # from the data to the package's own model
 
+@pytest.mark.slow
 def test_a_model_carries_its_tokens(tmp_path, known):
     (tmp_path / "r.toml").write_text(
         f"[task]\nkind = 'molecules'\nsource = '{known}'\nvalid_share = 0.2\ntest_share = 0.2\n"

@@ -27,14 +27,14 @@ def test_help_leaves_torch_out(argv):
     *page, last = said.splitlines()
     torch, seconds = last.split()
     assert page[0].startswith(" ".join(["usage: loflexmdm", *argv[:-1]])) or argv == ["--version"]
-    assert torch == "False" and float(seconds) < 0.3
+    assert torch == "False" and float(seconds) < 1  # with torch 2 and more
 
 
 def test_the_list_of_names_leaves_torch_out():
     *listing, last = subprocess.check_output([sys.executable, "-c", FRESH, "info"], text=True).splitlines()
     torch, seconds = last.split()
     assert listing[0] == "models:" and any(line.startswith("networks: ") for line in listing)
-    assert torch == "False" and float(seconds) < 0.3
+    assert torch == "False" and float(seconds) < 1  # with torch 2 and more
 
 
 ANEW = """

@@ -49,6 +49,7 @@ def test_tables_of_samples_read_back(model, samples, tmp_path, ending):
     assert code == 0 and "3 records, 3 kept" in text, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", TEXTS)
 def test_texts_of_samples_read_back(model, samples, tmp_path, ending):
     family, path = model[0], tmp_path / f"s{ending}"

@@ -22,7 +22,7 @@ FIRST = {  # of each room the page that executes most of its lines in little tim
     NBS / f"{name}.ipynb"
     for name in (
         "support/10_readers", "process/04_schedules", "exact/01_ctmc", "networks/03_build", "samplers/05_tau_leaping",
-        "methods/02_sampling", "tasks/01_base", "models/05_model", "training/06_trainer", "molecules/06_report",
+        "methods/02_sampling", "tasks/01_base", "models/05_model", "training/03_log", "molecules/06_report",
         "reports/01_figures", "cli/05_sample",
     )
 }

@@ -256,6 +256,7 @@ for n in (1, 2, 3):
 """
 
 
+@pytest.mark.slow
 def test_a_channel_of_a_plug_in_has_its_exact_distribution(place):
     code, out, err = python(place, "-c", CHANNEL)
     assert code == 0, err

@@ -27,6 +27,7 @@ def examples(method) -> Examples:
     return Examples(len(TEXTS), lambda i: Pair(target(5 - i), target(i)) if pairs else target(i))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FIRST)
 def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(case, tmp_path):
     def trainer(directory):

@@ -91,6 +91,7 @@ def opened(browser, player: Player, folder, **options):
     return tab, wrong
 
 
+@pytest.mark.slow
 def test_keys_step_through_the_states(browser, tmp_path):
     tab, wrong = opened(browser, page(Vocabulary("abc"), EDITED), tmp_path)
     texts = lambda: [t for t in tab.locator("[data-token]").all_inner_texts() if t]
@@ -124,6 +125,7 @@ def test_without_script_the_last_state_is_shown_and_no_buttons(browser, tmp_path
     assert tab.locator("[data-token]").all_inner_texts() == ["", "c", "a"] and not tab.locator(".lp-bar").is_visible()
 
 
+@pytest.mark.slow
 def test_two_players_on_a_page_are_independent(browser, tmp_path):
     one, two = (page(Vocabulary("abc"), EDITED) for _ in range(2))
     tab, wrong = opened(browser, Player(one.html + two.html, 4), tmp_path)

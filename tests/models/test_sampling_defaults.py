@@ -59,6 +59,7 @@ def test_settings_belong_to_models_and_not_to_tasks():
         assert model.sampling == {} or name in ("molecules", "lead-edits")
 
 
+@pytest.mark.slow
 def test_settings_on_the_command_line_replace_those_of_the_model(tmp_path):
     code, _, said = call("sample molecules -n 2 --top-p 1 --out", tmp_path / "m.jsonl", "--nll", 0)
     assert code == 0 and SENTENCE + "--confidence top_prob\n" in said
@@ -69,6 +70,7 @@ def test_settings_on_the_command_line_replace_those_of_the_model(tmp_path):
     assert repr(sampler) == json.loads((tmp_path / "m.jsonl.run.json").read_text())["sampler"]
 
 
+@pytest.mark.slow
 def test_the_card_and_info_name_them():
     _, out, _ = call("info molecules")
     assert '[sampling]\ntop_p = 0.7\nconfidence = "top_prob"' in out

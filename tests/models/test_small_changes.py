@@ -12,6 +12,7 @@ from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.states import Vocabulary
 
 
+@pytest.mark.slow
 def test_samples_are_saved_in_the_formats_of_their_task(tmp_path):
     samples = loflexmdm.load("molecules").sample(n=4, seed=0)
     lines = samples.save(tmp_path / "a.smi").read_text().splitlines()

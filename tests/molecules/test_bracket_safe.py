@@ -82,6 +82,7 @@ def test_a_bond_of_a_point_of_attachment_is_not_cut(smiles):
     assert any(bracket_safe.is_safe_to_cut(b) for b in parse_smiles(smiles.replace("*", "C")).GetBonds())
 
 
+@pytest.mark.slow
 def test_zinc_round_trip():
     "500 molecules: all exact, and BRICS bonds those of RDKit."
     smiles = zinc(500, seed=1)

@@ -13,6 +13,7 @@ META = "*CCc1cccc(C*)c1"
 CHIRAL = "*C(=O)N1C[C@H](O)C[C@H]1C(=O)N*"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["molecules-leads", "molecules-moses-ar"])
 def test_rings_have_the_requested_size(name):
     found = load(name).sample([closing_text(META, "12-15")], n=12, seed=3).smiles

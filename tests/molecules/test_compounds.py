@@ -92,6 +92,7 @@ def test_edits_of_texts_have_no_molecules(place):
     refused(call("edit repair-text --input a.txt --salts largest"), "unknown argument --salts")
 
 
+@pytest.mark.slow
 def test_the_best_of_a_search_name_their_leads():
     line = "optimize --objective qed --way ranked --start leads.csv --salts largest --budget 12 --children 6"
     code, out, _ = call(line)

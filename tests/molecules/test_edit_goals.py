@@ -51,6 +51,7 @@ def test_every_property_can_be_asked_to_rise_or_to_stay(name):
 def test_changes_and_limits(asked, after, met): assert read_goal(f"logp:{asked}").is_met(3.0, after) is met
 
 
+@pytest.mark.slow
 def test_a_measured_column_guards_edits(assay):
     goals = edit_goals("pIC50:up", str(assay))
     assert goals.objection("CCCO", "CCCCCCCCCCCCO") == "" and goals.objection("CCCCCCCCCCCCO", "CCCO") == "pIC50:up"

@@ -170,6 +170,7 @@ def completion(prompt, rng, tokens):
     return prompt + "".join(body)
 
 
+@pytest.mark.slow
 def test_decoded_samples_keep_their_fragment():
     """Random text behind every demo prompt: what decodes keeps the fragment, unless a bond symbol stands before an
     attachment, a ring of it is no longer aromatic, or one atom hangs on two of its points."""

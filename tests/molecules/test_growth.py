@@ -262,6 +262,7 @@ def test_places_of_a_superstructure():
     assert all(Chem.CanonSmiles(f.replace("*", "[H]")) == Chem.CanonSmiles("Cc1ccc2[nH]ccc2c1O") for f in found)
 
 
+@pytest.mark.slow
 @packaged
 def test_a_growth_of_two_fragments_never_gives_one_of_them_alone():
     growth = growth_of(load("molecules-moses-ar").method, "*N1CCOCC1.*c1ccccc1")

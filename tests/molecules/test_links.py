@@ -53,6 +53,7 @@ def test_linkers_are_within_the_limits(models, route, request_):
     assert found == draw(models[route], ENDS, request_, 24, seed=1)
 
 
+@pytest.mark.slow
 def test_ends_are_read_as_other_programs_write_them(models):
     plain = links(models[1:], "*c1ccccc1.*N1CCCC1", 4)
     assert plain and links(models[1:], "[R1]c1ccccc1|[R2]N1CCCC1", 4) == plain
@@ -77,6 +78,7 @@ def test_amines_get_a_proton_and_linkers_lose_it():
     assert neutral("[1*]CC[NH+](C)[2*]") == Chem.CanonSmiles("[1*]CCN(C)[2*]")
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_model(models):
     "The mean over the spellings of the ends of the sum over texts of the linker; one of a methylene."
     from loflexmdm.methods.flexmdm import filled_example

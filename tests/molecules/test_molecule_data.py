@@ -245,6 +245,7 @@ def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message): prepare(**options)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.exists(), reason="the larger data sets are not beside this checkout")
 def test_zinc_is_reversible():
     m = build_molecules(list(islice(read_smiles(DATA / "zinc250k.txt.gz"), 500)), processes=1)
@@ -313,6 +314,7 @@ def killed_while_building(path, moment):
     prepare(path, processes=2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forks processes")
 @pytest.mark.parametrize("moment", ["_done", "os.fsync", "os.replace"])
 def test_killed_in_the_middle(tmp_path, own_cache, moment):
@@ -333,6 +335,7 @@ def test_killed_in_the_middle(tmp_path, own_cache, moment):
     assert len(prepare(path).smiles) > 200
 
 
+@pytest.mark.slow
 def test_cache_is_used_and_never_stale(tmp_path, own_cache, monkeypatch):
     path = smi(tmp_path / "a.smi", SMILES[:60])
     first = prepare(path)
@@ -597,6 +600,7 @@ def test_commit_of_the_hub(monkeypatch):
     assert looked_up == ["hub", "a/b", "f" * 40, ""] and given == ["hub", "a/b", "0" * 40, ""]
 
 
+@pytest.mark.slow
 def test_unreachable_hub(tmp_path):
     pytest.importorskip("datasets")
     with pytest.raises(ValueError, match="cannot be opened"): hub_smiles(str(tmp_path / "nothing"))

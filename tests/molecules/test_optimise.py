@@ -221,6 +221,7 @@ def test_screened_proposals_are_those_without_an_alert_in_their_order():
 
 # the command
 
+@pytest.mark.slow
 def test_the_command_counts_failures_and_continues(place):
     line = "optimize --objective scores.py:score --way genetic --start leads.smi --children 10 --time-limit 1 --top 2"
     code, out, err = call(f"{line} --budget 12 --out a.jsonl")
@@ -234,6 +235,7 @@ def test_the_command_counts_failures_and_continues(place):
     refused(call(f"{line} --budget 30 --out a.jsonl"), "other settings", "objective_file")
 
 
+@pytest.mark.slow
 def test_screening_is_a_setting_of_the_run(place):
     line = "optimize --objective scores.py:score --way ranked --start leads.smi --children 10 --time-limit 1"
     assert call(f"{line} --budget 30 --alerts BRENK NIH --out a.jsonl")[0] == 0

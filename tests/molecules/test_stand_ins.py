@@ -42,6 +42,7 @@ def test_a_part_comes_back_once_or_not_at_all(made, whole): assert rejoined(made
 def test_a_lead_with_iodine_has_no_stand_in(): assert core_of("CCc1ccc(I)cc1", lambda tokens: True) is None
 
 
+@pytest.mark.slow
 def test_the_command_says_which_part_is_kept(tmp_path):
     (tmp_path / "leads.smi").write_text(f"{BORTEZOMIB} bortezomib\n")
     code, _, said = call("edit lead-edits -n 2 --input", tmp_path / "leads.smi", "--out", tmp_path / "a.csv")

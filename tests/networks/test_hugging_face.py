@@ -76,6 +76,7 @@ def test_an_encoder_is_a_backbone(kind):
     assert len(backbone.blocks) == 2 and not any("pooler" in name for name, _ in backbone.named_parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STYLES)
 def test_padding_changes_nothing_and_clock_flags_and_order_do(kind):
     backbone, x = moved(built(kind)), rows()
@@ -92,6 +93,7 @@ def test_padding_changes_nothing_and_clock_flags_and_order_do(kind):
         layer.weight.data.copy_(kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STYLES)
 def test_it_is_built_again_from_what_is_saved(kind, tmp_path):
     method = flexmdm(kind)

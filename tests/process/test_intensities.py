@@ -105,6 +105,7 @@ def test_samplers_read_the_logits_of_masks_alone(pico, name):
         assert sizes.most > 0
 
 
+@pytest.mark.slow
 def test_planner_bounds_read_the_logits_of_masks_alone(pico):
     model, x1 = made(MaskedDiffusion, MaskedConfig), clean()
     for planner in (Planner(confidence="sampled", steps=4), Planner(remask=1.0, steps=4)):

@@ -129,6 +129,7 @@ def test_gap_sums_by_hand(x1):
     assert gap_sums(values, x1, state, 3).tolist() == [[0, 1, 2], [12, 0, 0]]
 
 
+@pytest.mark.slow
 def test_gap_sums_gradient(x1):
     values, state = torch.ones(2, 5, dtype=torch.float64, requires_grad=True), torch.where(x1.free, DROPPED, CLEAN)
     grad = torch.autograd.grad(gap_sums(values, x1, state, 2).square().sum(), values)[0]

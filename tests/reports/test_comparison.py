@@ -39,6 +39,7 @@ def done(tmp_path_factory):
     return directory, methods, compare("brackets", methods, 1, directory, **SMALL)
 
 
+@pytest.mark.slow
 def test_every_method_takes_part(done):
     directory, methods, found = done
     assert list(dict.fromkeys(r["method"] for r in found.rows)) == methods and len(found.curves) == len(methods)
@@ -289,6 +290,7 @@ def test_curves_count_rows(done):
     )
 
 
+@pytest.mark.slow
 def test_command(tmp_path, capsys):
     out = tmp_path / "c"
     options = (

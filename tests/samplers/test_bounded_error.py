@@ -70,6 +70,7 @@ def test_is_registered_with_its_options():
     assert BoundedError.fits(("insert", "unmask")) and not BoundedError.fits(("insert", "delete"))
 
 
+@pytest.mark.slow
 def test_independent_masks_are_resolved_together_at_no_cost():
     start, limits = masks(100, 40), Limits(50.0, 41, channels=MASKS_ONLY)
     samplers = BoundedError(), EventDriven()
@@ -250,6 +251,7 @@ def test_after_an_event_that_has_happened_checks_expect_a_rise():
     assert often == [1.5 * 3, 1.5 * (3 + 2)]
 
 
+@pytest.mark.slow
 def test_independent_gaps_take_few_evaluations():
     sampler, limits = BoundedError(error=0.1), Limits(20.0, 64)
     samples = simulate(gaps, gaps_between(200, 29), sampler, range(200), limits)

@@ -230,6 +230,7 @@ def test_molecules_by_rings(tmp_path):
     with pytest.raises(ValueError, match="increasing"): task_from(dict(kind="molecules", bounds="2 1"))
 
 
+@pytest.mark.slow
 def test_the_command_line_samples_with_guidance(tmp_path):
     task = dict(kind="brackets", max_pairs=2, condition="depth")
     train = dict(steps=2, batch_size=4, warmup=1)

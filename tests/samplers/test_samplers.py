@@ -91,6 +91,7 @@ def test_prompts_survive_and_nothing_special_is_drawn(sampler):
     assert any(any(f) for s in samples for f in s.free)
 
 
+@pytest.mark.slow
 @every_sampler
 def test_rows_do_not_depend_on_the_batch(sampler):
     together = run(sampler, record=True)

@@ -41,6 +41,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 def test_paths_do_not_depend_on_how_far_is_predicted(options):
     one, *others = (run(k, **options) for k in (1, 2, 6))
@@ -179,6 +180,7 @@ def clocked(cost, n=8, **options):
     return simulate(model, prompts((PROMPTS * n)[:n]), sampler, range(n), LIMITS, record=True), sampler
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [
     lambda rows, calls: 1.0 + 1e-3 * rows, lambda rows, calls: rows * 1.0, lambda rows, calls: 100 * (calls * 7 % 5),
     lambda rows, calls: 1.0 if calls < 8 else rows**2,

@@ -210,6 +210,7 @@ def test_a_workbook_that_unpacks_to_far_more(tmp_path, monkeypatch):
         read_records(packed(tmp_path / "a.xlsx", **{SHEET: sheet(long)}), "text")
 
 
+@pytest.mark.slow
 def test_a_million_strings_take_little_memory(tmp_path):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     path = packed(tmp_path / "a.xlsx", **{SHEET: sheet("<row/>" * (4 * CELLS.now + 1))})

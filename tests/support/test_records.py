@@ -263,6 +263,7 @@ def test_a_quote_that_is_not_closed_costs_its_own_line(tmp_path):
 
 # objects of Python
 
+@pytest.mark.slow
 def test_frames_data_sets_and_mappings_give_a_column(tmp_path):
     rows = dict(text=["ACGT", "ACG", "AC"], label=[0, 1, 2])
     sources = [rows, [dict(zip(rows, row)) for row in zip(*rows.values())]]

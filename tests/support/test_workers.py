@@ -64,6 +64,7 @@ def test_a_loop_is_asked_to_stop_and_a_process_that_hangs_is_ended():
     with_workers(test)
 
 
+@pytest.mark.slow
 def test_callers_take_turns_and_too_many_are_refused():
     async def test(workers):
         await workers.result("pid")

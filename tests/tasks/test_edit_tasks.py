@@ -69,6 +69,7 @@ def test_a_run_on_pairs_goes_on_and_is_evaluated(run):
     assert code == 2 and "min_length=3" in said
 
 
+@pytest.mark.slow
 def test_edit_accounts_for_every_row_of_the_input(run):
     (run / "in.csv").write_text("\ufefftext,id\n([),1\n(a),2\n,3\n()[],4\n")
     line = "loflexmdm edit run --input in.csv -n 2 --keep 1 --sampler tau --steps 4 --out out.csv"
@@ -94,6 +95,7 @@ def test_edit_refuses_in_one_line(run, line, word):
     assert code == 2 and word in said and not out
 
 
+@pytest.mark.slow
 def test_compare_takes_a_task_of_edits(tmp_path):
     model = '[model]\nmethod = "editflow"\ncoupling = "pairs"\nsize = "nano"\n'
     (tmp_path / "r.toml").write_text('[task]\nkind = "repair"\n' + model)

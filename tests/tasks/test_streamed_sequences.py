@@ -140,6 +140,7 @@ def recipe_file(tmp_path):
                                      "[train]\nsteps = 30\nbatch_size = 64\nvalid_every = 30\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage, said", [
     (lambda path: path.write_text("ab\n"), "words.txt: changed while being trained on; put it back"),
     (lambda path: path.write_bytes(b"ab\n\xff\xfe\n"), "words.txt, line 2: not a text file in UTF-8"),
@@ -241,6 +242,7 @@ def test_a_file_changed_after_the_last_save_is_noticed_at_the_end(tmp_path, monk
     assert not checkpoints(tmp_path / "run") and not (tmp_path / "run/best").exists()
 
 
+@pytest.mark.slow
 def test_a_file_that_was_only_touched_goes_on(tmp_path, monkeypatch):
     assert run_with_change(tmp_path, monkeypatch, os.utime, 7, "--save-every", "5") == 0
 

@@ -89,6 +89,7 @@ def test_a_failed_compilation_gives_one_line_and_the_weights_of_a_run_without(tm
     assert all(map(torch.equal, weights(t), weights(plain)))
 
 
+@pytest.mark.slow
 def test_a_cut_off_file_of_the_cache_is_named_and_the_weights_are_those_of_a_run_without(tmp_path, pico, monkeypatch):
     "The compiler's own error says only that it failed; the library that cannot be loaded is its cause."
     def cut_off(*args, **options): raise ImportError("cache/ab.main.so: file too short")

@@ -255,6 +255,7 @@ def train_differently(directory: str, other: str):
     train(directory, json.dumps(dict(steps=4) | own))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", OTHERS)
 def test_processes_that_were_started_differently_say_how(what, tmp_path, capfd):
     other, said = OTHERS[what]

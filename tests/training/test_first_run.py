@@ -160,6 +160,7 @@ def test_a_model_to_start_from_gives_the_method(lines, paces, tmp_path):
     assert made["model"]["method"] == "ar" and paces[1] == ["ar"]
 
 
+@pytest.mark.slow
 def test_real_steps_are_measured(lines, capsys):
     made = recipe(lines, unit="characters", method="ar", size="nano")
     assert made.train.batch_size >= 4 and FEWEST_STEPS <= made.train.steps <= 100 * 400 / made.train.batch_size

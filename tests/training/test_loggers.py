@@ -22,6 +22,7 @@ class Broken:
 def rows_of(kept): return [dict(step=step) | values for step, values in kept if "samples" not in values]
 
 
+@pytest.mark.slow
 def test_a_logger_gets_every_row_of_the_file_and_samples_at_validations(tmp_path):
     t = trainer(tmp_path, steps=6)
     t.log.loggers.append(kept := Kept())
@@ -31,6 +32,7 @@ def test_a_logger_gets_every_row_of_the_file_and_samples_at_validations(tmp_path
     assert [step for step, values in kept if "samples" in values] == [3, 6]
 
 
+@pytest.mark.slow
 def test_a_logger_changes_no_weight(tmp_path):
     small = recipe("star-tiny", steps=3, batch_size=4, valid_every=2, valid_size=4, valid_samples=2, size="nano")
     run = lambda name, logger: small.trainer(tmp_path / name, progress=False, logger=logger).fit()
@@ -88,6 +90,7 @@ def scalars(directory):
     return {tag: [e.step for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}, events
 
 
+@pytest.mark.slow
 def test_tensorboard_has_the_curves_samples_and_settings(tmp_path):
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     trainer(tmp_path, steps=6, log="tensorboard").fit()
