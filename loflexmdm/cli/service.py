@@ -120,13 +120,13 @@ class Door:
     """ASGI middleware that decides who may ask and how much, and reports each request.
 
     `report` is called with a record of each request that is not the page's own."""
-    app: Callable | None = None
+    app: Callable | None = None  # the ASGI application behind it
     hosts: Sequence[str] = ()  # names that are answered; none: all
     trusted: Sequence[str] = ()  # hosts of other origins that may ask, such as a proxy's
     token: str = ""  # that requests must have; empty: none
     page: re.Pattern | None = None  # methods and paths that a page uses, such as "GET /assets/a.js"
     session: re.Pattern | None = None  # those of them that need the page's cookie
-    report: Callable[[dict], None] = lambda record: None
+    report: Callable[[dict], None] = lambda record: None  # called with the record of a request
     key: str = field(default_factory=lambda: secrets.token_urlsafe(16))  # value of the page's cookie
 
     async def __call__(self, scope, receive, send):
