@@ -51,7 +51,7 @@ def check_form(action: str, text: str) -> str:
 
 
 def models_for(action: str, offered: Sequence[dict]) -> list[str]:
-    "Return the models that an action can use, the best first. Rows are those of `Answers.described`."
+    "Return the models that an action can use, the best first. Rows are those of `Answers.describe_models`."
     fitting = [row["model"] for row in offered if row["molecules"] and row["edits"] == (action == "Edit")]
     return sorted(fitting, key=lambda name: action in ("Link", "Close") and name not in LINK_MODELS)
 

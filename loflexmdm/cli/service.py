@@ -442,7 +442,7 @@ def run_server(options: ServeOptions, with_page: Callable | None = None):
     make = partial(Answers, tuple(options.models), pick_device(options.device), options.threads)
     workers = Workers(make, options.workers)
     try:
-        models, counts = workers.ask_first("described"), Counts(workers)
+        models, counts = workers.ask_first("describe_models"), Counts(workers)
         app = service(workers, models, budget, counts)
         more = with_page(app, models, workers, budget, (options.host, port)) if with_page else {}
         own = ["127.0.0.1", "localhost", "::1", options.host] if is_loopback(options.host) else []
