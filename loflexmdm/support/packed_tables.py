@@ -77,13 +77,13 @@ Rows = Sequence[tuple[int, list]]  # number and values of rows
 
 
 def sheet_rows(sheet: object, path: Path) -> Iterator[tuple[int, list]]:
-    "Yield number and values of each row of a sheet that has some, up to its last value."
+    "Yield number and values of each row of a sheet that has some, up to its last value. A row of empty texts has one."
     sheet.reset_dimensions()
     for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
         if number > MOST_ROWS: raise ValueError(f"{path}: a row beyond {MOST_ROWS:,}, the last one of Excel")
         values = list(row)
-        while values and values[-1] in (None, ""): values.pop()
-        if values: yield number, values
+        while len(values) > 1 and values[-1] in (None, ""): values.pop()
+        if values != [None] and values: yield number, values
 
 
 def unsaved_formula(path: Path, title: str, rows: Rows, most: int) -> str:

@@ -764,7 +764,8 @@ def _xlsx_layout(path: Path, column: str = "", usual: Sequence[str] = TEXT_COLUM
     "Return the layout of a workbook's sheet with the column or a usual one, else of its first that is not empty."
     with workbook(path) as book:
         values = {sheet.title: list(islice(sheet_rows(sheet, path), SAMPLE)) for sheet in book.worksheets}
-    sheets = {title: [(n, list(map(text_of, row))) for n, row in rows] for title, rows in values.items()}
+    texts = {title: [(n, list(map(text_of, row))) for n, row in rows] for title, rows in values.items()}
+    sheets = {title: [(n, cells) for n, cells in rows if any(map(str.strip, cells))] for title, rows in texts.items()}
     tables = {title: _below_titles(rows, column, usual) for title, rows in sheets.items() if rows}
     if not tables: raise ValueError(f"{path}: is empty, it holds no records")
 

@@ -108,6 +108,7 @@ def _xlsx(rows: Sequence[Mapping]) -> bytes:
     "Write a workbook of one sheet. Whole numbers beyond 2^53, which Excel rounds, are texts."
     book, changes = excel_package("rows").Workbook(write_only=True), Counter()
     from openpyxl.cell import WriteOnlyCell
+    from openpyxl.cell.rich_text import CellRichText
     sheet, columns = book.create_sheet("rows"), columns_of(rows)
     for cells in [columns, *(flat_cells(row, columns) for row in rows)]:
         plain = [str(v) if not isinstance(v, str | bool | int | float) or isinstance(v, int) and abs(v) > 2**53 else v
@@ -115,6 +116,8 @@ def _xlsx(rows: Sequence[Mapping]) -> bytes:
         made = [WriteOnlyCell(sheet, value=value) for value in apply_rules(plain, OF_EXCEL, changes)]
         for cell in made:
             if isinstance(cell.value, str): cell.data_type = "s"  # also if it begins with =
+        if not any(cell.value not in (None, "") for cell in made):  # else a row of empty texts could not be read
+            made[0].value = CellRichText("")
         sheet.append(made)
     book.save(data := io.BytesIO())
     warn_changes(".xlsx", changes)
