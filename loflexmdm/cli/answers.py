@@ -209,7 +209,7 @@ class Answers:
         yield Answer(refused + shown + without, notes)
 
     def _lead(self, model: Model, text: str | Sequence[str], request: EditRequest) -> str | Sequence[str]:
-        "Return a text that can be edited, without spaces at its ends. ValueError for another."
+        "Return a text that can be edited, without spaces at its ends. Raise ValueError for another."
         text = text.strip() if isinstance(text, str) else text
         tokens, _ = model.lead(text, keep=request.keep)
         if len(tokens) >= model.config.max_length:
@@ -218,7 +218,7 @@ class Answers:
 
     def link(self, name: str, ends: str, n: int = 8, seed: int = 0, link_atoms: str | None = None,
              link_rings: str | None = None, unique: bool = True, sound: bool = True) -> Answer:
-        "Return the rows of `loflexmdm link` for one model. ValueError for bad input."
+        "Return the rows of `loflexmdm link` for one model. Raise ValueError for bad input."
         n, request = read_count("n", n, limit=ROWS), request_from(link_atoms or None, link_rings or None)
         fragment, changes = standard_fragment(ends)
         found = links([self.model(name)], fragment, n, request, seed, unique, refuse=Refusals(sound))

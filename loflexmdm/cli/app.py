@@ -131,7 +131,7 @@ def note(text: str) -> str:
 
 # %% ../../nbs/cli/16_app.ipynb #ap000019
 class Calls:
-    "Callbacks of the page's buttons. Errors become a line in the page."
+    "Handle the page's buttons and show each error as a line in the page."
     def __init__(self, offered: Sequence[dict], workers: Workers, drawings: Workers, budget: Budget):
         self.offered, self.workers, self.drawings, self.budget = offered, workers, drawings, budget
         self.example = {row["model"]: row["prompt"] for row in self.offered}

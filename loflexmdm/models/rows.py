@@ -141,7 +141,7 @@ _held = {}  # in such a process: the task's output
 
 
 def _begin_figures(output: TaskOutput):
-    "Prepare a process that computes figures. It leaves signals to its parent."
+    "Prepare a process that computes figures and leaves signals to its parent."
     end_with_parent()
     for number in STOP_SIGNALS: signal.signal(number, signal.SIG_IGN)
     _held.update(output=output)

@@ -79,7 +79,7 @@ class Goal(NamedTuple):
 
 
 def read_goal(text: str) -> Goal:
-    "Read NAME:WHAT. ValueError for anything else."
+    "Read NAME:WHAT. Raise ValueError for anything else."
     name, _, asked = text.strip().rpartition(":")
     if not name: raise ValueError(f"goal={text!r}: must be NAME:WHAT, such as logp:-1, solubility:up, similarity:0.5")
     if test := AGAINST_LEAD.get(asked): return Goal(name, asked, lambda before, after: test(after - before))

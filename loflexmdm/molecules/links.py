@@ -373,7 +373,7 @@ def _link(linker: str, route: str, ends: str, nats: float) -> Link:
 
 # %% ../../nbs/molecules/09_links.ipynb #ln00rw01
 def request_from(link_atoms: str | None, link_rings: str | None) -> LinkRequest:
-    "Return the limits of the options of these names. ValueError for anything but whole numbers."
+    "Return the limits of the options of these names. Raise ValueError for anything but whole numbers."
     default = LinkRequest()
     atoms = limits_from(link_atoms, "--link-atoms", 1) if link_atoms else default.atoms
     rings = limits_from(link_rings, "--link-rings") if link_rings else default.rings

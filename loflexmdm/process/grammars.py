@@ -18,7 +18,7 @@ from .rules import Rule
 
 # %% ../../nbs/process/18_grammars.ipynb #gm180009
 def llguidance_package():
-    "Import the package llguidance. ImportError explains how to install it."
+    "Import the package llguidance. If it is missing, the ImportError explains how to install it."
     try: import llguidance
     except ImportError:
         raise ImportError("rules grammar and json need the package llguidance: pip install 'loflexmdm[rules]'") from None
@@ -74,7 +74,7 @@ class GrammarReader:
 # %% ../../nbs/process/18_grammars.ipynb #gm18000b
 @dataclass(frozen=True)
 class Grammar(Rule):
-    "The text is one of a context-free grammar, in the notation of Lark. ImportError without llguidance."
+    "The text is one of a context-free grammar, in the notation of Lark. Raise ImportError without llguidance."
     name: ClassVar[str] = "grammar"  # as written in rules
     lark: str  # grammar; its symbol `start` is the whole text
 
