@@ -4,13 +4,16 @@
 
 # %% auto #0
 __all__ = ['MODELS', 'BATCH', 'STATES', 'FIGURES', 'Answer', 'check_settings', 'takes_molecules', 'edits', 'plain', 'unusable',
-           'fillings', 'Answers', 'example_of', 'parse_points', 'drawing', 'card', 'cards', 'Drawings', 'file_text']
+           'readable', 'missing', 'Answers', 'example_of', 'parse_points', 'drawing', 'card', 'cards', 'Drawings',
+           'file_text']
 
 # %% ../../nbs/cli/15_answers.ipynb #an000004
 import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
 
 import torch
 from rdkit import Chem
@@ -18,7 +21,6 @@ from rdkit.rdBase import BlockLogs
 
 from .structure_editor import from_molfile, to_molfile
 from ..methods.sampling import Request
-from ..models.generated import Generated
 from ..models.model import Model, accepted_edits
 from ..models.player import Player
 from ..models.pretrained import load
@@ -31,7 +33,8 @@ from ..molecules.links import Refusals, links, request_from, row_of
 from ..molecules.notation.fragments import find_fragment
 from ..molecules.report import molecule_svg
 from ..molecules.scores.metrics import judge
-from ..process.states import is_gap
+from ..process.rules import split_ranges
+from ..process.states import fillings_of, is_gap
 from ..support.arguments import read_count, read_items
 from ..support.limits import ROWS, SMILES, clip
 from ..support.registries import did_you_mean
@@ -79,16 +82,23 @@ def unusable(place: int, text: object, reason: str) -> dict:
     return dict(input=place, text=text if isinstance(text, str) else clip(text), reason=reason)
 
 
-def fillings(row: Mapping, model: Model) -> list[str]:
-    "Return what a row has in each gap of its prompt, as text."
-    tokens, gaps = list(zip(row["tokens"], row["generated"], strict=True)), []
-    for token in row["prompt"]:
-        gap = []
-        if not is_gap(token, model.vocabulary): tokens = tokens[1:]
-        else:
-            while tokens and tokens[0][1]: gap, tokens = [*gap, tokens[0][0]], tokens[1:]
-            gaps.append(("" if takes_molecules(model) else " ").join(gap))
-    return gaps
+def readable(items: Sequence, read: Callable[[Any, int], Any]) -> tuple[dict[int, Any], list[dict]]:
+    """Return what `read` makes of each item and its place, by place, and the rows of those for which it raises.
+
+    ValueError, that of the first, if all are refused."""
+    kept, refused = {}, []
+    for place, item in enumerate(items):
+        try: kept[place] = read(item, place)
+        except ValueError as e: refused.append(unusable(place, item, str(e)))
+    if not kept: raise ValueError(refused[0]["reason"])
+    return kept, refused
+
+
+def missing(rows: Sequence[Mapping], texts: Mapping[int, object], reason: str) -> list[dict]:
+    "Return a row with the reason for each text, by its place, of which there is no row."
+    left = {row["input"] for row in rows}
+    return [unusable(place, text, reason) for place, text in texts.items() if place not in left]
+
 
 # %% ../../nbs/cli/15_answers.ipynb #an000091
 class Answers:
@@ -134,51 +144,41 @@ class Answers:
         if items and settings.get("valid") and not settings.get("tries"):
             settings["tries"] = max(1, min(TRIES * int(settings["valid"]), ROWS.now // len(items)))
         request = model.request(n, batch_size=BATCH, **settings)
-        asked, refused = [], []
-        for place, item in enumerate(items or ()):
-            try: asked.append(self._prompt(model, item, request, str(place), gaps))
-            except ValueError as e: refused.append(unusable(place, item, str(e)))
-        if refused and not asked: raise ValueError(refused[0]["reason"])
-        given = model.prompts_for(None, request) if items is None else asked
+        asked, refused = {}, []
+        if items is not None: asked, refused = readable(items, partial(self._prompt, model, request, gaps))
+        given = list(asked.values()) if asked else model.prompts_for(None, request)
         quota = Quota.of(request, model.task)
         if quota is not None: quota = quota._replace(prompts=len(given))
         found = Rows(model, request.draws * len(given), quota)
         notes = list(dict.fromkeys(note for prompt in given for note in prompt.notes))
-        for part in model.sample_batches(given, request=request):
-            found.add(part, part.rows())
-            yield Answer(refused + self._shown(model, self._rows_with_numbers(found, given), gaps), notes, False)
-            if found.complete: break
-        rows = self._rows_with_numbers(found, given)
+        for _ in found.take(model.sample_batches(given, request=request), figures=True):
+            rows = self._rows(found, given)
+            yield Answer(refused + self._shown(model, rows, gaps), notes, False)
         short = quota.shortfall(len(rows), len(found.rows)) if quota and rows else ""
-        left = {row["input"] for row in rows}
-        missing = [prompt for prompt in asked if int(prompt.name) not in left]
-        without = [unusable(int(prompt.name), prompt.text, "no valid sequence was drawn") for prompt in missing]
-        rows = self._shown(model, self._bounded(model, rows, request), gaps)
-        yield Answer(refused + rows + without, notes + [short] * bool(short))
+        if request.nll:  # the bounds are those of `Model.sample`, which goes by prompts
+            rows = sorted(rows, key=lambda row: row["input"])
+            rows = with_columns(rows, bounds(rows, model.method, request.nll, request.seed or 0))
+        without = missing(rows, {place: prompt.text for place, prompt in asked.items()}, "no valid sequence was drawn")
+        yield Answer(refused + self._shown(model, rows, gaps) + without, notes + [short] * bool(short))
 
-    def _bounded(self, model: Model, rows: Sequence[dict], request: SampleRequest) -> list[dict]:
-        "Return rows with their bounds, estimated in the order of the prompts as `Model.sample` does."
-        order = sorted(range(len(rows)), key=lambda i: rows[i]["input"])
-        found = bounds([rows[i] for i in order], model.method, request.nll or 0, request.seed or 0)
-        return with_columns(rows, [bound for _, bound in sorted(zip(order, found), key=lambda pair: pair[0])])
-
-    def _prompt(self, model: Model, item: str | Sequence, request: SampleRequest, name: str, gaps: bool) -> Prompt:
+    def _prompt(self, model: Model, request: SampleRequest, gaps: bool, item: str | Sequence, place: int) -> Prompt:
         "Return an item as a prompt with a name. ValueError if it cannot be one, or has no gap where `gaps` are needed."
-        made = model.prompt_for(item, request, name)
-        if gaps and not {"...", ...} & {*item} and "..." not in item:
-            raise ValueError(f"prompts={clip(item)}: has no gap; write ... where tokens are missing")
-        return made._replace(name=name, text=made.text or clip(item))
+        made = model.prompt_for(item, request, str(place))
+        marks = split_ranges(item)[1] if isinstance(item, str) else [t for t in item if is_gap(t, model.vocabulary)]
+        if gaps and not marks: raise ValueError(f"prompts={clip(item)}: has no gap; write ... where tokens are missing")
+        return made._replace(name=str(place), text=made.text or clip(item))
 
-    def _rows_with_numbers(self, found: Rows, given: Sequence[Prompt]) -> list[dict]:
+    def _rows(self, found: Rows, given: Sequence[Prompt]) -> list[dict]:
         "Return the rows that are kept, in the order in which they were drawn, each with the number of its prompt."
         places = range(len(found.rows)) if found.selection is None else sorted(found.selection.places)
-        rows = [found.rows[i] for i in places]
         return [dict(input=int(row.get("name", given[0].name) or 0), **{k: v for k, v in row.items() if k != "name"})
-                for row in rows]
+                for row in (found.rows[i] for i in places)]
 
     def _shown(self, model: Model, rows: Sequence[dict], gaps: bool) -> list[dict]:
-        "Return rows as they are sent."
-        return [row | (dict(fillings=fillings(full, model)) if gaps else {}) for row, full in zip(plain(rows), rows)]
+        "Return rows as they are sent, with `gaps` and what fills each of them."
+        if not gaps: return plain(rows)
+        found = [fillings_of(row["prompt"], row["tokens"], row["generated"], model.vocabulary) for row in rows]
+        return [row | dict(fillings=[model.text(gap) for gap in of_row]) for row, of_row in zip(plain(rows), found)]
 
     def edit(self, name: str, texts: str | Sequence, n: int | None = None, **settings) -> Iterator[Answer]:
         """Yield the rows after each batch of edits, as `Model.edit` makes them for the same settings.
@@ -188,25 +188,17 @@ class Answers:
         if not edits(model): raise ValueError(f"model={name!r}: does not edit; give a prompt to `sample`")
         check_settings(settings, EditRequest, model.task.edits.goals)
         request = model.edit_request(n, batch_size=BATCH, **settings)
-        kept, refused = {}, []
-        for place, text in enumerate(read_items("texts", texts)):
-            try: kept[place] = self._lead(model, text, request)
-            except ValueError as e: refused.append(unusable(place, text, str(e)))
-        if not kept: raise ValueError(refused[0]["reason"])
+        kept, refused = readable(read_items("texts", texts), lambda text, place: self._lead(model, text, request))
         ROWS.check(len(kept) * (request.n or 1), "sequences")
-        places, parts = [place for place in kept for _ in range(request.n or 1)], []
+        places, known, shown = iter([place for place in kept for _ in range(request.n or 1)]), set(), []
         remarks = model.task.edits.check_goals(**request.options) if request.options else ()
         notes = [*remarks, *model.left_out(list(kept.values()))]
         for part in model.edit_batches(list(kept.values()), request=request):
-            parts.append(part)
-            rows, leads = Generated.merge(parts, model), [tuple(s.tokens) for p in parts for s in p.sources]
-            rows = rows.rows()
-            accepted = accepted_edits(rows, leads, request, model.task)
-            shown = [dict(input=places[i]) | row for i, row in zip(accepted, plain([rows[i] for i in accepted]))]
+            rows = [dict(input=place) | row for place, row in zip(islice(places, len(part)), part.rows())]
+            accepted = accepted_edits(rows, [tuple(s.tokens) for s in part.sources], request, model.task, known)
+            shown += plain([rows[i] for i in accepted])
             yield Answer(refused + shown, notes, False)
-        left = {row["input"] for row in shown}
-        without = [unusable(i, text, "no result meets the goals") for i, text in kept.items() if i not in left]
-        yield Answer(refused + shown + without, notes)
+        yield Answer(refused + shown + missing(shown, kept, "no result meets the goals"), notes)
 
     def _lead(self, model: Model, text: str | Sequence[str], request: EditRequest) -> str | Sequence[str]:
         "Return a text that can be edited, without spaces at its ends. Raise ValueError for another."

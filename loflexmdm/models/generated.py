@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from .player import Player, play
 from .row_files import check_row_file, write_rows
 from .rows import bounds, token_columns, with_columns, with_figures
+from ..process.states import fillings_of
 from ..samplers import Samples, merge_samples
 
 if TYPE_CHECKING:
@@ -65,8 +66,14 @@ class Generated(Samples):
     @property
     def texts(self) -> list[str]:
         "Sequences as the task writes them, or their tokens joined by spaces without a task."
-        write = " ".join if self.model.task is None else self.model.task.text
-        return [write(self.model.vocabulary.decode(s)) for s in self.sequences]
+        return [self.model.text(self.model.vocabulary.decode(s)) for s in self.sequences]
+
+    @property
+    def fillings(self) -> list[list[str]]:
+        "What each sequence has in the gaps of its prompt, as texts, which `Model.score_fillings` takes."
+        rows, vocabulary = zip(self.sources, self.sequences, self.free, strict=True), self.model.vocabulary
+        found = [fillings_of(s.tokens, vocabulary.decode(ids), free, vocabulary) for s, ids, free in rows]
+        return [[self.model.text(tokens) for tokens in gaps] for gaps in found]
 
     def __getitem__(self, i: int | slice) -> str | list[str]:
         "Return the text of sample i, or of several."

@@ -29,7 +29,7 @@ from .rows import Quota, Rows
 from .saved import checked_sampling, save_method
 from .trained_for import notes
 from ..process.rules import Requirement, split_ranges, with_ranges
-from ..process.states import Example, Vocabulary, collate, filled_example, is_ranged, prefix_example
+from ..process.states import Example, Vocabulary, collate, filled_example, is_gap, is_ranged, prefix_example
 from ..support.arguments import read_count, read_items
 from ..support.limits import ROWS, STATES, Budget, check_time, clip
 from ..support.progress import progress_bar
@@ -123,6 +123,10 @@ class Model:
         self.method.to(*args, **kwargs)
         return self
 
+    def text(self, tokens: Sequence[str]) -> str:
+        "Return tokens as the task writes them, joined by spaces without a task."
+        return " ".join(tokens) if self.method.task is None else self.task.text(tokens)
+
     def prompt(self, text: str) -> list:
         "Return the prompt that the task makes of a text. ValueError if it makes none, or there is no task."
         return TextPrompt(self._reader(text).prompt(text), text)
@@ -156,7 +160,7 @@ class Model:
 
     def notes_on(self, prompt: Sequence) -> list[str]:
         "Return a line for each way in which no training sequence was like a prompt; see `trained_for.notes`."
-        prompt = [... if is_ranged(t, self.vocabulary) else t for t in prompt]
+        prompt = [... if is_gap(t, self.vocabulary) else t for t in prompt]
         given = [t for t in prompt if t is not ...]
         features = set() if self.method.task is None else self.task.features_of(given)
         return notes(self.method.trained_for, prompt, features)
@@ -408,6 +412,8 @@ class Model:
         "Return tokens as a prompt. ValueError if a setting of the request needs a text."
         for name, value in dict(ask=request.ask, **request.options).items():
             if value: raise ValueError(f"{name}={value!r}: is for prompts given as text; a list of tokens has its own")
+        plain = lambda token: is_gap(token, self.vocabulary) and not is_ranged(token, self.vocabulary)
+        prompt = [... if plain(token) else token for token in prompt]
         route = "" if self.method.task is None else self.task.route([prompt])
         return Prompt([prompt], route=route)
 
@@ -451,9 +457,13 @@ def _groups(prompts: Sequence[Prompt], request: SampleRequest) -> Iterator[tuple
         yield hook, [source for _, sources in group for source in sources]
 
 
-def accepted_edits(rows: Sequence[Mapping], leads: Sequence, request: EditRequest, task: Task) -> list[int]:
-    "Return the places of edits that gain enough and meet the goals, of equal ones of a lead the first if `unique`."
-    found, known = [], set()
+def accepted_edits(
+    rows: Sequence[Mapping], leads: Sequence, request: EditRequest, task: Task, known: set | None = None,
+) -> list[int]:
+    """Return the places of edits that gain enough and meet the goals, of equal ones of a lead the first if `unique`.
+
+    `known` holds the edits of earlier rows; those of these rows are added."""
+    found, known = [], set() if known is None else known
     for i, (row, lead) in enumerate(zip(rows, leads, strict=True)):
         gain = task.edits.gain(row) if request.gain is not None else None
         if request.gain is not None and (gain is None or gain < request.gain): continue

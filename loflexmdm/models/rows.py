@@ -180,11 +180,11 @@ class Rows:
         "True if no more sequences are needed."
         return len(self.rows) >= self.total or self.selection is not None and self.selection.complete
 
-    def take(self, parts: Iterable) -> Iterator:
-        "Yield parts, whose rows are added, until there are enough rows."
+    def take(self, parts: Iterable, figures: bool = False) -> Iterator:
+        "Yield parts, whose rows are added, with the task's figures if asked, until there are enough rows."
         if self.complete: return
         for part in parts:
-            self.add(part, part.rows(figures=False))
+            self.add(part, part.rows(figures))
             yield part
             if self.complete: return
 

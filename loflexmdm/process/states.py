@@ -6,13 +6,13 @@ insertions."""
 # %% auto #0
 __all__ = ['PAD', 'MASK', 'BOS', 'SPECIAL_TOKENS', 'DROPPED', 'MASKED', 'CLEAN', 'ANY', 'CONDITION', 'GAPS', 'GAP_RANGE',
            'split_conditions', 'Vocabulary', 'PartialSequences', 'Example', 'Pair', 'is_gap', 'is_ranged', 'gap_mark',
-           'parse_prompt', 'prefix_example', 'Pairs', 'collate', 'filled_example', 'contract', 'gap_of', 'gap_sums',
-           'insert_masks']
+           'parse_prompt', 'prefix_example', 'Pairs', 'collate', 'filled_example', 'fillings_of', 'contract', 'gap_of',
+           'gap_sums', 'insert_masks']
 
 # %% ../../nbs/process/01_states.ipynb #9f451bf9
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -170,8 +170,9 @@ GAPS = "...", "<gap>"  # marks of a gap in written prompts, unless the vocabular
 GAP_RANGE = re.compile(rf"(?:{'|'.join(map(re.escape, GAPS))})\{{(\d*)(,?)(\d*)\}}")  # ...{3,6}: 3 to 6 tokens
 
 
-def is_gap(token: str, vocabulary: Vocabulary) -> bool:
-    "Return True if a written token marks a gap, perhaps with a range for its number of tokens."
+def is_gap(token: object, vocabulary: Vocabulary) -> bool:
+    "Return True for `...` and for a written token that marks a gap, perhaps with a range for its number of tokens."
+    if not isinstance(token, str): return token is ...
     return token not in vocabulary.index and (token in GAPS or GAP_RANGE.fullmatch(token) is not None)
 
 
@@ -295,6 +296,20 @@ def filled_example(prompt: Sequence, fillings: Iterable[Sequence], vocabulary: V
         fixed += [given] * len(ids)
         closed += [given] * len(ids)
     return Example(tokens, fixed, closed)
+
+def fillings_of(
+    prompt: Sequence, tokens: Sequence[str], free: Sequence[bool], vocabulary: Vocabulary,
+) -> list[list[str]]:
+    """Return the tokens in each gap of a prompt, for a sequence whose `free` tokens were generated.
+
+    Gaps that touch hold all in the first. A prompt without gaps is a prefix, whose gap is at the end."""
+    rest, found = list(zip(tokens, free, strict=True)), []
+    for piece in prompt if any(is_gap(piece, vocabulary) for piece in prompt) else [*prompt, ...]:
+        given = not is_gap(piece, vocabulary)
+        if not given: found.append([token for token, _ in takewhile(lambda pair: pair[1], rest)])
+        rest = rest[1 if given else len(found[-1]):]
+    return found
+
 
 # %% ../../nbs/process/01_states.ipynb #c853909a
 def contract(x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:

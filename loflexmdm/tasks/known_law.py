@@ -5,7 +5,7 @@ conditional distribution instead of by one reference."""
 
 # %% auto #0
 __all__ = ['PATTERNS', 'Fillings', 'TRIED', 'Pattern', 'patterns_of', 'Case', 'write_cases', 'read_cases', 'splits', 'ListedLaw',
-           'Entrant', 'MethodEntrant', 'LawEntrant', 'fillings_of', 'filled_prompt', 'score_cases', 'score_lengths',
+           'Entrant', 'MethodEntrant', 'LawEntrant', 'drawn_fillings', 'filled_prompt', 'score_cases', 'score_lengths',
            'KnownLawConfig', 'masked_prompt', 'KnownLawTask']
 
 # %% ../../nbs/tasks/10_known_law.ipynb #ff4f0003
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..methods.base import Method
 from ..methods.sampling import generate
-from ..process.states import MASK, SPECIAL_TOKENS, Example, Vocabulary, collate, filled_example
+from ..process.states import MASK, SPECIAL_TOKENS, Example, Vocabulary, collate, filled_example, fillings_of
 from ..process.streams import UNLIMITED
 from ..samplers import Samples
 from ..support.atomic_files import write_file
@@ -190,7 +190,7 @@ class MethodEntrant:
     def draw(self, prompts: Sequence[list], n: int, seed: int) -> list[Fillings]:
         "Draw fillings with the method's sampler."
         samples = generate(self.method, prompts, n, seed=seed, **self.settings)
-        return fillings_of(samples, [p for p in prompts for _ in range(n)], self.method.vocabulary)
+        return drawn_fillings(samples, [p for p in prompts for _ in range(n)], self.method.vocabulary)
 
 # %% ../../nbs/tasks/10_known_law.ipynb #ff4f0025
 class LawEntrant:
@@ -209,16 +209,10 @@ class LawEntrant:
         return [f for law in laws for f in rng.choices(list(law), list(law.values()), k=n)]
 
 # %% ../../nbs/tasks/10_known_law.ipynb #ff4f0026
-def fillings_of(samples: Samples, prompts: Sequence[list], vocabulary: Vocabulary) -> list[Fillings]:
-    "Return the tokens of each gap of samples. Each has its prompt; gaps that touch hold all in the first."
-    found = []
-    for prompt, ids, free in zip(prompts, samples.sequences, samples.free, strict=True):
-        rest, gaps = list(zip(vocabulary.decode(ids), free)), []
-        for piece in prompt:
-            if piece is ...: gaps.append(tuple(t for t, _ in itertools.takewhile(lambda p: p[1], rest)))
-            rest = rest[len(gaps[-1]) if piece is ... else 1:]
-        found.append(tuple(gaps))
-    return found
+def drawn_fillings(samples: Samples, prompts: Sequence[list], vocabulary: Vocabulary) -> list[Fillings]:
+    "Return the tokens of each gap of samples. Each has its prompt."
+    rows = zip(prompts, samples.sequences, samples.free, strict=True)
+    return [tuple(map(tuple, fillings_of(p, vocabulary.decode(ids), free, vocabulary))) for p, ids, free in rows]
 
 
 def filled_prompt(prompt: Sequence, fillings: Fillings) -> list[str]:
@@ -337,7 +331,7 @@ class KnownLawTask(SequencesTask):
         found = super().score(split, samples)
         if split != "test" or not self.cases or self.access.unread or self.config.given_length: return found
         cases = self.cases[:len(samples)]
-        drawn = fillings_of(samples, [c.prompt for c in cases], self.vocabulary)
+        drawn = drawn_fillings(samples, [c.prompt for c in cases], self.vocabulary)
         lengths = score_lengths(cases, drawn, 1)
         return found | dict(gap_tv=lengths["length_tv"], gap_tv_floor=lengths["length_tv_floor"])
 

@@ -33,4 +33,21 @@ def test_readme_is_the_index_notebook():
     assert (ROOT / "README.md").read_text() == readme(), "run make update"
 
 
+def figures_in(text: str) -> list[str]:
+    "Numbers in a text, .2 for 0.2; not those in names such as V2."
+    return [n.lstrip("0") or "0" for n in re.findall(r"(?<![\w.])\d*\.?\d+(?![\w.]*\w)", text)]
+
+
+def test_figures_of_the_first_table_stand_in_its_pages():
+    rows = re.findall(r"(?m)^\|(.+)\|(.+)\|(.+)\| \[.+\]\((\S+)\) \|$", readme().split("## ")[1])
+    assert 3 <= len(rows) <= 5
+    for _, here, others, page in rows:
+        cells = json.loads((ROOT / page).read_text())["cells"]
+        lines = [line for cell in cells for text in ["".join(cell["source"]), *map(text_of, cell.get("outputs", []))]
+                 for line in text.splitlines()]
+        for part in [*here.split(";"), *others.split(";")]:
+            wanted = figures_in(part)
+            assert wanted and any(set(wanted) <= set(figures_in(line)) for line in lines), (part, page)
+
+
 if __name__ == "__main__": (ROOT / "README.md").write_text(readme())

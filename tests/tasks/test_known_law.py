@@ -11,7 +11,7 @@ from loflexmdm.process.states import Vocabulary, collate, filled_example
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import check_prompts, task_from
 from loflexmdm.tasks.known_law import PATTERNS, Case, KnownLawConfig, KnownLawTask, LawEntrant, ListedLaw
-from loflexmdm.tasks.known_law import MethodEntrant, Pattern, filled_prompt, fillings_of, read_cases, score_cases
+from loflexmdm.tasks.known_law import MethodEntrant, Pattern, drawn_fillings, filled_prompt, read_cases, score_cases
 from loflexmdm.tasks.known_law import splits, write_cases
 
 STRINGS = {"aab": 0.3, "ab": 0.2, "abb": 0.15, "abab": 0.15, "aabb": 0.1, "abbab": 0.1}
@@ -100,7 +100,7 @@ def test_fillings_are_read_from_samples():
     for fillings in (["ab", "b"], ["", ""], ["b", ""]):
         example = filled_example(["a", ..., "b", ...], fillings, vocabulary)
         samples = Samples([example.tokens[1:]], [[not f for f in example.fixed[1:]]])
-        assert fillings_of(samples, [["a", ..., "b", ...]], vocabulary) == [tuple(map(tuple, fillings))]
+        assert drawn_fillings(samples, [["a", ..., "b", ...]], vocabulary) == [tuple(map(tuple, fillings))]
 
 
 def test_cases_are_written_and_read(tmp_path):
