@@ -18,16 +18,16 @@ import torch
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, precision_recall_curve
 
-from gap_runs import measured_seconds
 from log_lines import ODD, lines, planted
 from loflexmdm.models.model import Model
 from loflexmdm.process.intensities import TokenLaws
 from loflexmdm.process.states import collate, prefix_example
 from runs import ROOT, note, noted
-from training_runs import trained
+from training_runs import race, trained
 
 RESULTS = ROOT / "experiments" / "results" / "anomaly_runs.json"
 TRAINED, SCORED, EACH, WINDOW = 200_000, 10_000, 100, 20
+MEASURED = 2  # CPU seconds of steps whose pace is taken
 NUMBER = re.compile(r"\d+(\.\d+)?")
 MODEL = dict(method="ar", size="nano")
 TRAIN = dict(optimiser="muon", lr=3e-3, schedule="flat", warmup=50, ema=0.99, log_every=100, batch_size=16, valid_size=64)
@@ -69,7 +69,8 @@ def run_model(train: list[str], test: list[str], kinds: list[str], seconds: int,
     file.write_text("\n".join(train) + "\n", encoding="utf-8")
     task = dict(kind="text", file=str(file), unit="subwords", subword_count=1000)
     settings = dict(task=task, model=MODEL, train=TRAIN | dict(seed=seed))
-    steps = round(seconds / measured_seconds(dict(ar=settings))["ar"])
+    pace = race(dict(ar=settings | dict(train=settings["train"] | dict(steps=10_000))), MEASURED)["ar"]
+    steps = round(seconds * pace.trainer.step / pace.spent)
     settings["train"] |= dict(steps=steps, save_every=steps // 2, valid_every=steps)
     made, _, spent = trained(settings, f"anomaly {seed} {seconds}")
     model, begun = Model(getattr(made, "method", made)), time.process_time()

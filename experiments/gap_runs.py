@@ -1,24 +1,17 @@
-"""Gaps of unknown length at equal CPU seconds: `python experiments/gap_runs.py human_T_beta --seconds 60 --seeds 0`.
+"""Gaps of unknown length at equal CPU seconds: `python experiments/gap_runs.py human_T_beta --seconds 30 --seeds 0`.
 
 Entrants have networks of one size, learn the same sequences with the same gaps, and are judged by the exact
 conditional distributions of the cases that `receptors.py` writes: KL in nats (for entrants with a bound an upper
-bound), lengths, impossible fillings, seconds per filling. Rows go to experiments/results/gap_runs.json, with
-settings, seed and commit; those that are there are left out, and an interrupted run goes on where it stopped. The
-entrant `exact` is the law itself, on fewer cases: it checks cases and scores.
-
-Equal time: seconds are those of the processor of the first rows, on which 60 were 1,067 steps of `fim`. The row `pace`
-has the time of a step of each entrant, in steps of `fim`, measured in turn in one sitting; so the number of steps does
-not depend on what else a machine does."""
+bound), lengths, impossible fillings, seconds per filling. The entrants of a law and seed are trained in turn, each step
+being that of the one that has spent least CPU time (`race`), so that their seconds are equal whatever else the machine
+does. Rows go to experiments/results/gap_runs.json, with settings, seed and commit; a race whose rows are there is left
+out. The entrant `exact` is the law itself, on fewer cases: it checks cases and scores."""
 import argparse
-import json
 import math
 import random
-import statistics
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
@@ -29,47 +22,29 @@ from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import collate, filled_example
 from loflexmdm.support.random_numbers import generator_for
 from loflexmdm.tasks.known_law import Case, Fillings, MethodEntrant, filled_prompt, read_cases, score_cases, splits
-from loflexmdm.training.recipes import recipe_from
 from receptors import CASES, FEWER, FOLDER, RESIDUES, Olga, exact_lengths
-from runs import FIXED, LEARNED, ROOT, note, noted, states_per_sequence
-from training_runs import trained
+from runs import LEARNED, ROOT, note, noted, states_per_sequence
+from training_runs import Racer, race
 
 RESULTS = ROOT / "experiments" / "results" / "gap_runs.json"
 KINDS = ("ends", "inner", "two", "end", "start")
 ONE_GAP = tuple(kind for kind in KINDS if kind != "two")
 INSERTION, MASKS = dict(method="ordered-insertion"), dict(method="ordered-masks")
-FIM = dict(method="fim", cut=0.0)
-FORWARD, LATE = INSERTION | dict(order="left_to_right", orders=1), dict(query_blocks=1)
+FIM, LATE = dict(method="fim", cut=0.0), dict(orders=1, query_blocks=1)
 ENTRANTS = dict(
-    fim=FIM, fim_fast=FIM, insertion_forward=FORWARD, insertion_late=FORWARD | LATE,
-    insertion_small=FORWARD | LATE, insertion_fast=FORWARD | LATE, insertion_equal=FORWARD | LATE,
-    insertion_learned=INSERTION | dict(order="learned", orders=2),
-    insertion_mixture=INSERTION | dict(order="mixture"),
-    insertion_mixture_late=INSERTION | LATE | dict(order="mixture", orders=1),
+    fim=FIM, fim_both=FIM | dict(network_config="prefix"),  # the prompt read from left to right, and both ways
+    insertion=INSERTION | LATE | dict(order="left_to_right"), mixture=INSERTION | LATE | dict(order="mixture"),
+    learned=INSERTION | dict(order="learned", orders=2, query_blocks=1),
     masks_learned=MASKS | dict(order="learned", unmask="learned", orders=2),
-    flexmdm=dict(method="flexmdm"), loflexmdm=LEARNED, loflexmdm_fixed=FIXED,
-    editflow=dict(method="editflow"), did=dict(method="did"),
-    ilm=dict(method="ilm"), ilm_bound=dict(method="ilm", weight="bound"),
-    masked=dict(method="mdm"), masked_length=dict(method="mdm"),
+    flexmdm=dict(method="flexmdm"), loflexmdm=LEARNED, editflow=dict(method="editflow"), did=dict(method="did"),
+    ilm=dict(method="ilm"), masked=dict(method="mdm"), masked_length=dict(method="mdm"),
 )
-FLAT = dict(schedule="flat")
-SMALL = FLAT | dict(batch_size=16)
-FAST = SMALL | dict(lr=6e-3)
-TRAINED = dict(  # settings of training, where they are not those of all
-    fim_fast=FAST, insertion_late=FLAT, insertion_small=SMALL, insertion_fast=FAST, insertion_equal=FLAT,
-    insertion_mixture_late=FLAT,
-)
-EQUAL_STEPS = "insertion_equal"  # as many steps as fim, which take longer
-TRIED = (  # variants, by name only
-    "fim_fast", "insertion_mixture_late", "insertion_forward", "insertion_small", "insertion_fast", EQUAL_STEPS,
-)
+CHOSEN = ("fim", "fim_both", "insertion", "mixture")
 FIXED_LENGTH = ("masked", "masked_length")  # one gap only
-TRAIN = dict(optimiser="muon", lr=3e-3, warmup=50, ema=0.99, log_every=100, valid_size=64)
-ROWS, LONGEST = 32, 25
-STATES, DRAWN, CHECKED = 32, 20, 50  # states of a bound, fillings per case, sequences whose probability is computed
+TRAIN = dict(optimiser="muon", lr=6e-3, schedule="flat", warmup=50, ema=0.99, log_every=100, valid_size=64)
+ROWS, LONGEST = 16, 25
+STATES, DRAWN, CHECKED = 32, 20, 20  # states of a bound, fillings per case, sequences whose probability is computed
 FEW = 8  # fillings per case of entrants that take many steps for one
-STEPS_OF_FIM = 1067 / 60  # in a second
-ROUNDS, MEASURED = 8, 4  # steps whose time is measured: in turn, and in a row
 EXACT = 8  # cases of a kind for the law itself
 
 
@@ -191,22 +166,26 @@ def note_lengths(law: str, n: int):
 
 def drawn_of(entrant: str) -> int:
     "Return the number of fillings that an entrant draws for a case."
-    return DRAWN if entrant.startswith(("fim", "insertion", "masks", "ilm")) else FEW
+    return DRAWN if entrant in (*CHOSEN, "learned", "masks_learned", "ilm") else FEW
 
 
 def kinds_of(entrant: str) -> tuple[str, ...]: return ONE_GAP if entrant in FIXED_LENGTH else KINDS
 
 
-def tables(law: str, entrant: str, seed: int, steps: int) -> dict:
-    "Return the recipe of a run."
+def settings_of(entrant: str, task: dict, seed: int) -> dict:
+    "Return the recipe of an entrant; how many steps it takes, a race decides."
     model = dict(size="nano") | ENTRANTS[entrant]
+    train = TRAIN | dict(steps=10_000, seed=seed, batch_size=max(1, ROWS // states_per_sequence(model)))
+    if model.get("order") == "learned": train |= dict(order_start=1, order_lr_scale=0.1)
+    return dict(task=task, model=model, train=train)
+
+
+def tables(law: str, entrant: str, seed: int) -> dict:
+    "Return the recipe of a run."
     task = dict(kind="known", file=f"runs/receptors/{law}.csv", column="sequence", max_length=LONGEST,
                 valid_share=0.01, test_share=0.0, gaps=", ".join(kinds_of(entrant)))
     if entrant == "masked_length": task |= dict(given_length=True)
-    train = TRAIN | dict(steps=steps, seed=seed, save_every=max(1, steps // 4), valid_every=steps,
-                         batch_size=max(1, ROWS // states_per_sequence(model))) | TRAINED.get(entrant, {})
-    if model.get("order") == "learned": train |= dict(order_start=max(1, steps // 4), order_lr_scale=0.1)
-    return dict(task=task, model=model, train=train)
+    return settings_of(entrant, task, seed)
 
 
 def cases_of(law: str, kind: str, n: int) -> list[Case]:
@@ -245,94 +224,44 @@ def scores(law: str, entrant: str, method: Method, n: int) -> dict:
     return found
 
 
-class Pace:
-    "Training by a recipe whose steps are measured."
-    def __init__(self, settings: dict, directory: str):
-        trainer = recipe_from(settings).trainer(directory, progress=False)
-        self.trainer, self.times = trainer, []
-        self.stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
-
-    def steps(self, n: int):
-        "Train for `n` steps and keep their times."
-        for _ in range(n):
-            begun = time.process_time()
-            self.trainer.train_step(self.stream)
-            self.times.append(time.process_time() - begun)
-
-    @property
-    def seconds(self) -> float:
-        "Median of the times after the first steps."
-        return statistics.median(self.times[MEASURED:])
+def run(law: str, entrants: Sequence[str], seconds: int, seed: int, n: int):
+    "Train entrants for some seconds, in turn, score them, and note."
+    names = {entrant: f"{law} {entrant} {seconds} {seed}" for entrant in entrants}
+    if all(noted(RESULTS, name, dict(of_each_kind=n)) for name in names.values()): return
+    recipes = {entrant: tables(law, entrant, seed) for entrant in entrants}
+    for entrant, racer in race(recipes, seconds).items():
+        begun, made = time.process_time(), racer.method
+        note(RESULTS, dict(name=names[entrant], law=law, entrant=entrant, seed=seed, seconds=seconds, of_each_kind=n,
+                           **row_of(racer), **recipes[entrant], scores=scores(law, entrant, made, n),
+                           scoring_seconds=round(time.process_time() - begun)))
 
 
-def measured_seconds(recipes: Mapping[str, dict]) -> dict[str, float]:
-    "Measure the seconds of a step of some recipes, in turn."
-    with tempfile.TemporaryDirectory() as directory:
-        found = {name: Pace(settings, f"{directory}/{name}") for name, settings in recipes.items()}
-        for _ in range(ROUNDS):
-            for pace in found.values(): pace.steps(MEASURED)
-        for pace in found.values(): pace.stream.close()
-    return {name: pace.seconds for name, pace in found.items()}
-
-
-def paces(results: Path, name: str, tables_of: Callable[[str], dict], entrants: Sequence[str]) -> dict:
-    """Return the row of paces, in steps of `fim`, and its seconds.
-
-    If one is not stored, those of all are measured again, in turn in one sitting, and noted."""
-    rows = json.loads(results.read_text()) if results.exists() else []
-    row = next((row for row in rows if row["name"] == name), dict(name=name, paces={}))
-    missing = [entrant for entrant in entrants if entrant not in row["paces"]]
-    if not missing: return row
-    every = dict.fromkeys(["fim", *row["paces"], *missing])
-    seconds = measured_seconds({entrant: tables_of(entrant) for entrant in every})
-    found = {entrant: round(s / seconds["fim"], 3) for entrant, s in seconds.items()}
-    row = row | dict(fim_seconds=round(seconds["fim"], 5), paces=found)
-    note(results, row)
-    return row
-
-
-def steps_of(law: str, entrant: str, seconds: int) -> int:
-    "Return the number of steps in some seconds of the first rows' processor."
-    row = paces(RESULTS, "pace", lambda entrant: tables(law, entrant, 0, 10_000), [entrant])
-    pace = 1.0 if entrant == EQUAL_STEPS else row["paces"][entrant]
-    return round(STEPS_OF_FIM * seconds / pace)
-
-
-def run(law: str, entrant: str, seconds: int, seed: int, n: int, commit: str):
-    "Train an entrant for some seconds, score it, and note."
-    name = f"{law} {entrant} {seconds} {seed}"
-    if noted(RESULTS, name, dict(model=tables(law, entrant, seed, 1)["model"], of_each_kind=n)): return
-    settings = tables(law, entrant, seed, steps_of(law, entrant, seconds))
-    made, _, spent = trained(settings, f"gaps {name}")
-    begun = time.process_time()
-    made = getattr(made, "method", made)
-    parameters = sum(p.numel() for p in made.parameters())
-    note(RESULTS, dict(name=name, law=law, entrant=entrant, seed=seed, seconds=seconds, cpu_seconds=spent,
-                       parameters=parameters, of_each_kind=n, **settings, scores=scores(law, entrant, made, n),
-                       scoring_seconds=round(time.process_time() - begun))
-         | (dict(trained_at=commit) if commit else {}))
+def row_of(racer: Racer) -> dict:
+    "Return what a race has spent on a run, and what it chose."
+    method = racer.method
+    mixture = getattr(method, "mixture", None)
+    shares = {} if mixture is None else mixture.shares()
+    return dict(cpu_seconds=round(racer.spent, 1), steps=racer.trainer.step,
+                parameters=sum(p.numel() for p in method.parameters()),
+                shares={key: round(float(value), 4) for key, value in shares.items()})
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("laws", nargs="+")
-    parser.add_argument("--seconds", type=int, nargs="+", default=[60])
+    parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    usual = [entrant for entrant in ENTRANTS if entrant not in TRIED]
-    parser.add_argument("--entrants", nargs="+", default=usual, choices=[*ENTRANTS, "exact"])
+    parser.add_argument("--entrants", nargs="+", default=CHOSEN, choices=[*ENTRANTS, "exact"])
     parser.add_argument("--cases", type=int, default=60, help="of each kind of gap")
-    parser.add_argument("--commit", default="", help="commit of the code, where the folder does not tell it")
     args = parser.parse_args()
     torch.set_num_threads(1)
     entrants = [name for name in args.entrants if name != "exact"]
-    paces(RESULTS, "pace", lambda entrant: tables(args.laws[0], entrant, 0, 10_000), entrants)
     for law in args.laws: note_lengths(law, args.cases)
+    for law in args.laws:
+        if "exact" in args.entrants: run_exact(law, args.cases)
     for seed in args.seeds:
         for law in args.laws:
-            for seconds in args.seconds:
-                for entrant in args.entrants:
-                    if entrant == "exact": run_exact(law, args.cases)
-                    else: run(law, entrant, seconds, seed, args.cases, args.commit)
+            if entrants: run(law, entrants, args.seconds, seed, args.cases)
 
 
 if __name__ == "__main__": main()

@@ -1,9 +1,11 @@
 """Gaps of real data at equal CPU seconds: `python experiments/infill_runs.py phrases code molecules --seeds 0 1 2`.
 
-Entrants have networks of one size and learn the same sequences, cut by the rule of `--infill`, with one or two gaps.
-There is no exact law here: held-out fillings are scored by their negative log-likelihood in nats (for entrants with a
-bound an upper bound), drawn ones by validity (lines of code that parse, molecules). Rows go to
-experiments/results/infill_runs.json, with settings, seed and commit; those that are there are left out."""
+Entrants, their settings and the race between them are those of `gap_runs.py`; sequences are cut by the rule of
+`--infill`, with one or two gaps. `heavy` are human heavy chains, of which one exact probability takes two seconds, with
+the gaps of the other receptors. There is no exact law here: held-out fillings are scored by their negative
+log-likelihood in nats (for entrants with a bound an upper bound), drawn ones by validity (lines of code that parse,
+molecules). Rows go to experiments/results/infill_runs.json, with settings, seed and commit; a race whose rows are there
+is left out."""
 import argparse
 import random
 import statistics
@@ -14,31 +16,29 @@ import torch
 from rdkit import Chem, RDLogger
 
 from corpora import code, parses, text
-from gap_runs import ENTRANTS, TRAIN, TRAINED, paces
+from gap_runs import CHOSEN, ENTRANTS, row_of, settings_of
+from gap_runs import tables as receptor_tables
 from loflexmdm.methods.base import Method
 from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import Example, collate
 from loflexmdm.support.random_numbers import generator_for
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.tasks.sequences import prompt_of
-from runs import ROOT, note, noted, states_per_sequence
-from training_runs import trained
+from runs import ROOT, note, noted
+from training_runs import race
 
 RESULTS = ROOT / "experiments" / "results" / "infill_runs.json"
 GAPS = dict(infill=1.0, infill_gaps=2)
 SMILES = dict(kind="molecules", source="embedded", notation="smiles", reorder=False, prompt_share=0.0, max_length=40)
-CORPORA = dict(phrases=text, code=code, molecules=lambda: SMILES)
-CHOSEN = ("fim", "insertion_late", "insertion_mixture", "flexmdm")
-ROWS, HELD_OUT, STATES, DRAWN = 32, 200, 32, 4  # sequences per step, held-out prompts, states of a bound, fillings
+CORPORA = dict(phrases=text, code=code, molecules=lambda: SMILES, heavy=None)
+HELD_OUT, STATES, DRAWN = 200, 32, 4  # held-out prompts, states of a bound, fillings
 
 
-def tables(corpus: str, entrant: str, seed: int, steps: int) -> dict:
+def tables(corpus: str, entrant: str, seed: int) -> dict:
     "Return the recipe of a run."
-    model = dict(size="nano") | ENTRANTS[entrant]
-    train = TRAIN | dict(steps=steps, seed=seed, save_every=max(1, steps // 4), valid_every=steps,
-                         batch_size=max(1, ROWS // states_per_sequence(model))) | TRAINED.get(entrant, {})
-    if model.get("order") == "learned": train |= dict(order_start=max(1, steps // 4), order_lr_scale=0.1)
-    return dict(task=CORPORA[corpus]() | GAPS, model=model, train=train)
+    if corpus != "heavy": return settings_of(entrant, CORPORA[corpus]() | GAPS, seed)
+    found = receptor_tables("human_B_heavy", entrant, seed)
+    return found | dict(task=found["task"] | dict(test_share=0.01))
 
 
 def held_out(task: Task) -> list[Example]:
@@ -71,44 +71,28 @@ def scores(corpus: str, task: Task, method: Method) -> dict:
     )
 
 
-def paces_on(corpus: str, entrants: Sequence[str]) -> dict:
-    "Return the row of paces on a corpus."
-    return paces(RESULTS, f"{corpus} pace", lambda entrant: tables(corpus, entrant, 0, 10_000), entrants)
-
-
-def steps_of(corpus: str, entrant: str, seconds: int) -> int:
-    "Return the number of steps in some seconds, from times of steps that were measured in turn."
-    row = paces_on(corpus, [entrant])
-    return round(seconds / row["fim_seconds"] / row["paces"][entrant])
-
-
-def run(corpus: str, entrant: str, seconds: int, seed: int, commit: str):
-    "Train an entrant for some seconds, score it, and note."
-    name = f"{corpus} {entrant} {seconds} {seed}"
-    if noted(RESULTS, name, dict(model=tables(corpus, entrant, seed, 1)["model"])): return
-    settings = tables(corpus, entrant, seed, steps_of(corpus, entrant, seconds))
-    made, _, spent = trained(settings, f"infill {name}")
-    made = getattr(made, "method", made)
-    parameters = sum(p.numel() for p in made.parameters())
-    note(RESULTS, dict(name=name, corpus=corpus, entrant=entrant, seed=seed, seconds=seconds, cpu_seconds=spent,
-                       parameters=parameters, **settings, scores=scores(corpus, task_from(settings["task"]), made))
-         | (dict(trained_at=commit) if commit else {}))
+def run(corpus: str, entrants: Sequence[str], seconds: int, seed: int):
+    "Train entrants for some seconds, in turn, score them, and note."
+    names = {entrant: f"{corpus} {entrant} {seconds} {seed}" for entrant in entrants}
+    if all(noted(RESULTS, name, {}) for name in names.values()): return
+    recipes = {entrant: tables(corpus, entrant, seed) for entrant in entrants}
+    for entrant, racer in race(recipes, seconds).items():
+        note(RESULTS, dict(name=names[entrant], corpus=corpus, entrant=entrant, seed=seed, seconds=seconds,
+                           **row_of(racer), **recipes[entrant],
+                           scores=scores(corpus, task_from(recipes[entrant]["task"]), racer.method)))
 
 
 def main(argv: Sequence[str] | None = None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpora", nargs="+", choices=CORPORA)
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--entrants", nargs="+", default=CHOSEN, choices=ENTRANTS)
-    parser.add_argument("--commit", default="", help="commit of the code, where the folder does not tell it")
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     RDLogger.DisableLog("rdApp.*")
-    for corpus in args.corpora: paces_on(corpus, args.entrants)
     for seed in args.seeds:
-        for corpus in args.corpora:
-            for entrant in args.entrants: run(corpus, entrant, args.seconds, seed, args.commit)
+        for corpus in args.corpora: run(corpus, args.entrants, args.seconds, seed)
 
 
 if __name__ == "__main__": main()

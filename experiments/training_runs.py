@@ -1,5 +1,9 @@
-"Training runs behind stored figures, each in a folder of its own under runs/, where an interrupted one goes on."
+"""Training runs behind stored figures: each in a folder of its own under runs/, where an interrupted one goes on, or
+several in turn for equal CPU seconds (`race`)."""
+import tempfile
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -7,7 +11,7 @@ import torch
 from loflexmdm.methods.base import Method
 from loflexmdm.models.pretrained import load
 from loflexmdm.training.checkpoints import checkpoints
-from loflexmdm.training.recipes import recipe_from
+from loflexmdm.training.recipes import TRIAL, recipe_from
 from runs import ROOT
 
 
@@ -21,3 +25,41 @@ def trained(settings: dict, name: str, device: torch.device | str = "cpu", progr
     trainer.fit(resume=bool(checkpoints(directory)))
     kept = checkpoints(directory)
     return load(kept[-1], device), kept, round(trainer.seconds)
+
+
+class Racer:
+    """A run of a recipe that ends after some CPU seconds instead of steps: rates, the start of an order model and the
+    trial of a mixture follow the share of the time that is gone."""
+    def __init__(self, settings: dict, directory: str, seconds: float):
+        self.trainer = recipe_from(settings).trainer(directory, progress=False)
+        self.stream = self.trainer.processes.batches(self.trainer.data, self.trainer.config, 0, self.trainer.device)
+        self.seconds, self.spent = seconds, 0.0
+        self.learns_order = bool(self.trainer.config.order_start)
+
+    def step(self):
+        "Take a step, and add its CPU time."
+        begun = time.process_time()
+        self.trainer.train_step(self.stream)
+        self.spent += time.process_time() - begun
+        steps = self.trainer.step + max(1, round(self.trainer.step * (self.seconds / self.spent - 1)))
+        start = steps // 4 if self.learns_order else 0
+        self.trainer.config = replace(self.trainer.config, steps=steps, order_start=start)
+        mixture = getattr(self.trainer.method, "mixture", None)
+        if mixture is not None: mixture.trial = int(TRIAL * steps)
+
+    @property
+    def method(self) -> Method:
+        "The averaged weights."
+        return self.trainer.ema.module.eval()
+
+
+def race(recipes: Mapping[str, dict], seconds: float) -> dict[str, Racer]:
+    """Train recipes for equal CPU seconds, in turn: the next step is that of the run that has spent least.
+
+    So all of them meet the same load of the machine."""
+    with tempfile.TemporaryDirectory() as directory:
+        racers = {name: Racer(settings, f"{directory}/{name}", seconds) for name, settings in recipes.items()}
+        while min(racer.spent for racer in racers.values()) < seconds:
+            min(racers.values(), key=lambda racer: racer.spent).step()
+        for racer in racers.values(): racer.stream.close()
+    return racers

@@ -359,14 +359,27 @@ class Transformer(nn.Module):
 
 # %% ../../nbs/networks/02_transformer.ipynb #da871dd1
 class CausalTransformer(Transformer):
-    "A causal transformer: columns see themselves and earlier ones."
+    """A causal transformer: columns see themselves and earlier ones.
+
+    With `prefix`, those of a prompt see each other too, as in a prefix language model (Raffel et al., 2020)."""
+    def __init__(self, *sizes, prefix: bool = False, **options):
+        super().__init__(*sizes, **options)
+        self.prefix = prefix
+
+    def visible(self, x: PartialSequences) -> Bool[Tensor, "batch 1 length length"] | None:
+        "Mark the columns that each column may see, with `prefix`; None is the causal mask."
+        if not self.prefix: return None
+        given = x.fixed & x.valid
+        before = torch.ones(given.shape[1], given.shape[1], dtype=torch.bool, device=given.device).tril()
+        return (before | given[:, :, None] & given[:, None, :])[:, None]
+
     def forward(
         self,
         x: PartialSequences,
         cond: Cond,
         kv_cache: Sequence[KVCache] = (),
     ) -> Float[Tensor, "batch length width"]:
-        return self.run(self.embed(x), cond, self.angles(x), None, kv_cache)
+        return self.run(self.embed(x), cond, self.angles(x), self.visible(x), kv_cache)
 
     def last_column(
         self,
@@ -485,12 +498,12 @@ def transformer_options(text: str) -> dict[str, float | bool]:
     found: dict[str, float | bool] = {}
     for word in filter(None, text.replace(" ", "").split(",")):
         name, _, value = word.partition("=")
-        if word == "tied": found["tied"] = True
+        if word in ("tied", "prefix"): found[word] = True
         elif name == "dropout" and re.fullmatch(r"0?\.\d+|0", value): found["dropout"] = float(value)
         else:
             raise ValueError(
-                f"network_config={text!r}: options of the transformer are tied and dropout=P, "
-                "0 <= P < 1, separated by a comma"
+                f"network_config={text!r}: options of the transformer are tied, prefix and dropout=P, "
+                "0 <= P < 1, separated by commas"
             )
     return found
 
@@ -499,7 +512,7 @@ def transformer_options(text: str) -> dict[str, float | bool]:
 class TransformerNetwork:
     """The package's own transformer, as a registered network.
 
-    Determined by `size`; options: `tied`, `dropout=0.1`, `tied,dropout=0.1`."""
+    Determined by `size`; options, separated by commas: `tied`, `dropout=0.1`, and of a causal one `prefix`."""
     name = "transformer"
 
     @classmethod
@@ -507,4 +520,6 @@ class TransformerNetwork:
         "Build a new transformer. ValueError for other options."
         kind = CausalTransformer if causal else Transformer
         keywords = transformer_options(options)
+        if "prefix" in keywords and not causal:
+            raise ValueError(f"network_config={options!r}: prefix is for methods that write from left to right, ar and fim")
         return kind(vocabulary_size, size_named(size), **keywords)
