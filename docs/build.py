@@ -666,9 +666,8 @@ USED = {  # what users call, by what they want; `Class.method` leads to the clas
         "tasks.base.check_prompts", "process.states.Vocabulary",
     ),
     "Samplers": (
-        "samplers.event_driven.EventDriven", "samplers.speculative.Speculative", "samplers.tau_leaping.TauLeaping",
+        "samplers.event_driven.EventDriven", "samplers.tau_leaping.TauLeaping",
         "samplers.left_to_right.LeftToRight", "samplers.planner.Planner", "samplers.entropy_bounded.EntropyBounded",
-        "samplers.bounded_error.BoundedError",
     ),
     "Figures": (
         "models.player.play", "reports.figures.trajectory_strip", "samplers.generation_order.plot_raster",

@@ -19,11 +19,11 @@ from loflexmdm.methods.sampling import generate
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.data.sources import benchmark_smiles
 from loflexmdm.molecules.scores.metrics import judge, molecule_metrics
-from loflexmdm.molecules.scores.moses import describe_molecules, nearest
 from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.process.states import PartialSequences, collate
 from loflexmdm.support.atomic_files import write_file
 from loflexmdm.training.recipes import recipe
+from moses_figures import describe_molecules, nearest
 from runs import ROOT, bound_of, note
 
 RESULTS, FOLDER = ROOT / "experiments" / "results" / "fine_tune_runs.json", ROOT / "runs" / "fine_tune"

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from loflexmdm.models.pretrained import load
-from loflexmdm.molecules.scores.moses import Reference
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.checkpoints import checkpoints
+from moses_figures import Reference
 from moses_runs import drawn, judged, reference_of
 from runs import ROOT, bound, logged, note
 

@@ -20,10 +20,10 @@ from loflexmdm.molecules.notation.linkers import draw_cut, link_cuts, spell_link
 from loflexmdm.molecules.notation.notations import Span, free_branches, given_and_closed, random_smiles
 from loflexmdm.molecules.notation.notations import symbols
 from loflexmdm.molecules.scores.metrics import judge
-from loflexmdm.molecules.scores.moses import activations, frechet, gaussian
 from loflexmdm.samplers.event_by_event import EventByEvent
 from loflexmdm.tasks.sequences import stretch
 from rdkit import Chem
+from moses_figures import activations, frechet, gaussian
 from runs import ROOT, note
 
 RESULTS = ROOT / "experiments" / "results" / "leads_runs.json"

@@ -23,12 +23,11 @@ from loflexmdm.methods.base import Method
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.data.sources import benchmark_smiles
 from loflexmdm.molecules.scores.metrics import judge, molecule_metrics
-from loflexmdm.molecules.scores.moses import CURVES, Reference, describe_molecules, moses_metrics
-from loflexmdm.molecules.scores.moses import moses_reference, reference_from
 from loflexmdm.molecules.task import MoleculesTask
-from loflexmdm.samplers import BoundedError, EventDriven, Speculative, TauLeaping
+from loflexmdm.samplers import EventDriven, TauLeaping
 from loflexmdm.samplers.base import Sampler
 from loflexmdm.tasks.base import task_from
+from moses_figures import CURVES, Reference, describe_molecules, moses_metrics, moses_reference, reference_from
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note, noted, states_per_sequence
 from training_runs import trained
 
@@ -54,8 +53,7 @@ CONFIDENT, LEAPS = EventDriven(exact=True, confidence="top_prob"), TauLeaping(st
 SAMPLERS = {
     "tau-leaping, 32 steps": TauLeaping(steps=32), "tau-leaping, 128 steps": TauLeaping(steps=128),
     "event-driven": EventDriven(), "event-driven, confidence": CONFIDENT,
-    "event-driven, confidence, p .7": replace(CONFIDENT, top_p=0.7), "bounded error, .1": BoundedError(error=0.1),
-    "speculative, 4 ahead": Speculative(ahead=4),
+    "event-driven, confidence, p .7": replace(CONFIDENT, top_p=0.7),
     # FlexMDM's adaptive sampler, and its window of two hyperparameters
     "128 steps, confidence": LEAPS, "128 steps, confidence, window 8": replace(LEAPS, window=8),
     "128 steps, confidence, window 8 or twice as many": replace(LEAPS, window=8, window_ratio=2.0),

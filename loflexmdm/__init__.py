@@ -21,7 +21,7 @@ Main names:
     Model               a method with its task: `sample`, `edit`, `score`, `save`, `push`, `prompts`
     Generated           result of `sample`: `texts`, `frame`, `save`, `player`, `completions`; `Samples` are ids only
     Method, LoFlexMDM   the mathematics: network, path, loss, intensities, bound
-    EventDriven, TauLeaping, LeftToRight, Speculative, Limits
+    EventDriven, TauLeaping, LeftToRight, Limits
                         ways to sample; the others are in `loflexmdm.samplers`
     Vocabulary, collate, prefix_example
                         tokens, batches and prompts
@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from loflexmdm.samplers.event_driven import EventDriven as EventDriven
     from loflexmdm.samplers.left_to_right import LeftToRight as LeftToRight
     from loflexmdm.samplers.simulate import Samples as Samples
-    from loflexmdm.samplers.speculative import Speculative as Speculative
     from loflexmdm.samplers.state import Limits as Limits
     from loflexmdm.samplers.tau_leaping import TauLeaping as TauLeaping
     from loflexmdm.tasks.base import Task as Task, task_from as task_from

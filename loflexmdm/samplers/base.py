@@ -236,7 +236,6 @@ class Sampler:
     options: ClassVar[tuple[str, ...]] = ()  # fields of its own that the command line offers
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "confidence", "softness", "window")  # it uses
     refusal: ClassVar[str] = "of no use here"  # reason for which other choices are refused
-    choices_type: ClassVar[type[Choices]] = Choices  # class of `choices`
     in_comparisons: ClassVar[bool] = True  # whether comparisons of methods try it, with `comparison_settings`
     temperature: float = 1.0  # temperature of the token distribution
     top_p: float = 1.0              # nucleus mass
@@ -264,8 +263,8 @@ class Sampler:
     @cached_property
     def choices(self) -> Choices:
         "Return the choices of tokens and positions. They are made from the fields."
-        known = {f.name for f in fields(self.choices_type)}
-        return self.choices_type(**{f.name: getattr(self, f.name) for f in fields(self) if f.name in known})
+        known = {f.name for f in fields(Choices)}
+        return Choices(**{f.name: getattr(self, f.name) for f in fields(self) if f.name in known})
 
     @classmethod
     def fits(cls, channels: Sequence[str]) -> bool:

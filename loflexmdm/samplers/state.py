@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['RowFloat', 'RowInt', 'RowBool', 'TokenFloat', 'TokenInt', 'TokenBool', 'Limits', 'State', 'Info', 'too_short', 'room',
-           'surplus', 'legal', 'is_finished', 'follow', 'came_from', 'drop_excess', 'advance']
+           'surplus', 'legal', 'is_finished', 'follow', 'drop_excess', 'advance']
 
 # %% ../../nbs/samplers/01_state.ipynb #0ec64ee2
 from typing import NamedTuple
@@ -150,19 +150,6 @@ def follow(state: State, x: PartialSequences, tau: RowFloat) -> State:
     born = state.born + fresh.sum(-1)
     moved = state._replace(x=x._replace(origin=None), tau=tau, birth=birth, born=born)
     return moved._replace(inserted_at=inserted_at, unmasked_at=unmasked_at)
-
-
-def came_from(new: State, old: State) -> Int[Tensor, "batch taken"]:
-    "Return the column in `old` of every token of `new`. `new` is a later state; -1: arrived since, 0: padding."
-    # what is padding writes into one place more than there are numbers
-    count = int(old.born.max())
-    place = torch.where(old.x.valid, old.birth, count)
-    column = torch.zeros(len(place), count + 1, dtype=torch.long, device=place.device)
-    column = column.scatter(-1, place, columns_of(old.x))
-
-    origin = column.gather(-1, new.birth.clamp_max(count))
-    since = new.birth >= old.born[:, None]
-    return torch.where(since, -1, origin).masked_fill(~new.x.valid, 0)
 
 # %% ../../nbs/samplers/01_state.ipynb #69660499
 def drop_excess(state: State, events: dict[str, TokenInt]) -> tuple[dict[str, TokenInt], RowInt]:

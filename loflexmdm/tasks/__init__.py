@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         KeyTask as KeyTask,
         early_ciphers as early_ciphers,
     )
-    from loflexmdm.tasks.mazes import MazeConfig as MazeConfig, MazeTask as MazeTask
     from loflexmdm.tasks.repair import RepairConfig as RepairConfig, RepairTask as RepairTask
     from loflexmdm.tasks.sequences import (
         SequencesConfig as SequencesConfig,

@@ -243,7 +243,7 @@ def test_numbers_of_training_have_limits(key, limit, monkeypatch):
 
 @pytest.mark.parametrize("settings", [
     dict(kind="star", nodes=10**12), dict(kind="star", valid_size=10**12), dict(kind="brackets", train_size=10**19),
-    dict(kind="key", n=10**9), dict(kind="maze", rows=10**9), dict(kind="repair", errors=10**12),
+    dict(kind="key", n=10**9), dict(kind="repair", errors=10**12),
 ])
 def test_numbers_of_tasks_have_limits(settings):
     with pytest.raises(ValueError, match="at most .* are allowed; set LOFLEXMDM_MAX"): task_from(settings)

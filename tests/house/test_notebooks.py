@@ -13,8 +13,8 @@ NBS = ROOT / "nbs"
 LONGEST = {
     NBS / f"{name}.ipynb"
     for name in (
-        "exact/06_rank_calibration", "molecules/05_orders", "exact/02_samplers", "methods/05_lo_flexmdm",
-        "how_to/more_than_one_gpu", "tutorials/molecule_edits", "samplers/10_bounded_error", "samplers/11_speculative",
+        "molecules/05_orders", "exact/02_samplers", "methods/05_lo_flexmdm",
+        "how_to/more_than_one_gpu", "tutorials/molecule_edits",
         "samplers/12_guidance", "tutorials/repair", "tutorials/molecules", "tutorials/from_lead_to_report",
     )
 }

@@ -63,6 +63,6 @@ def test_what_depends_on_a_room_is_what_imports_from_it():
     found = check.of_room("samplers")
     assert {"tests/samplers/test_samplers.py", "tests/methods/test_masked.py"} <= set(found)
     page = "tests/house/test_notebooks.py::test_notebook"
-    assert {f"{page}[samplers/10_bounded_error.ipynb]", f"{page}[exact/06_rank_calibration.ipynb]"} <= set(found)
+    assert {f"{page}[samplers/09_entropy_bounded.ipynb]", f"{page}[exact/02_samplers.ipynb]"} <= set(found)
     assert not [name for name in found if "test_site" in name or "support/01_limits" in name]
     with pytest.raises(ValueError, match="room='sampler': choose one of cli, exact"): check.of_room("sampler")

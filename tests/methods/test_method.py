@@ -139,7 +139,7 @@ def test_bad_prompts(model, prompts, n, named):
         (
             dict(sampler=Ancestral()),
             "sampler=Ancestral: is for masked diffusion; "
-            ".* takes BoundedError or EventDriven or Speculative or Tau",
+            ".* takes EventDriven or Tau",
         ),
         (dict(batch_size=0), "batch_size=0"),
         (dict(max_length=0), "max_length=0"),

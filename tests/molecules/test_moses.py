@@ -1,6 +1,8 @@
 "MOSES figures: by hand, beside the wheel's stored statistics and fcd_torch's own, and what is refused."
 import math
+import sys
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,13 +10,14 @@ import pytest
 from rdkit import Chem
 
 from loflexmdm.molecules.data.sources import benchmark_files, benchmark_smiles
-from loflexmdm.molecules.scores import moses
 from loflexmdm.molecules.scores.metrics import judge
-from loflexmdm.molecules.scores.moses import Described, brics_fragments, cosine
-from loflexmdm.molecules.scores.moses import describe_molecules, frechet, gaussian
-from loflexmdm.molecules.scores.moses import internal_diversity, moses_metrics, nearest
-from loflexmdm.molecules.scores.moses import filter_patterns, passes_filters, reference_from, scaffold_of
-from loflexmdm.molecules.scores.moses import store_reference, stored_reference
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+import moses_figures as moses  # noqa: E402
+from moses_figures import (  # noqa: E402
+    Described, brics_fragments, cosine, describe_molecules, filter_patterns, frechet, gaussian, internal_diversity,
+    moses_metrics, nearest, passes_filters, reference_from, scaffold_of, store_reference, stored_reference,
+)
 
 SMILES = ["Oc1ccccc1-c1cccc2cnccc12", "COc1cccc(NC(=O)Cc2coc3ccc(OC)cc23)c1", "CCO", "CCO", "CCCCN1CCOCC1"]
 CANONICAL = [j.smiles for j in judge(SMILES)]

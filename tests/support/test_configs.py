@@ -20,7 +20,6 @@ from loflexmdm.support.configs import Count, Positive, allowed_range, comments_o
 from loflexmdm.support.configs import config_schema, one_of
 from loflexmdm.support.registries import METHODS, TASKS
 from loflexmdm.tasks.brackets import BracketsConfig
-from loflexmdm.tasks.mazes import MazeConfig
 from loflexmdm.tasks.sequences import SequencesConfig
 from loflexmdm.tasks.star_graphs import StarConfig
 from loflexmdm.training.optimisers import TrainConfig
@@ -55,7 +54,6 @@ REFUSED = [
     (GenMD4Config, dict(w_range=INF), "w_range=inf: must exceed 1 and be finite"),
     (BracketsConfig, dict(kinds=5), "kinds=5: must lie in 1..4"),
     (StarConfig, dict(arm_min=4), "arm_min=4, arm_max=3: need arm_min <= arm_max"),
-    (MazeConfig, dict(layout="row"), "layout='row': choose one of infill, prefix"),
     (SequencesConfig, dict(valid_share=0.5, test_share=0.5),
      "valid_share=0.5, test_share=0.5: their sum must be below 1"),
 ]

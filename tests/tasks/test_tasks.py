@@ -183,7 +183,7 @@ def test_a_frame_has_a_row_per_sample():
 
 @pytest.mark.parametrize("settings", [
     dict(kind="key", n=3), dict(kind="key", n=2, blocks=3), dict(kind="key", n=2, blocks=3, layout="prefix"),
-    dict(kind="star"), dict(kind="maze"), dict(kind="maze", layout="prefix"), dict(kind="brackets"),
+    dict(kind="star"), dict(kind="brackets"),
     dict(kind="brackets", condition="depth"), dict(kind="molecules"), dict(kind="molecules", condition="rings"),
     dict(kind="repair", inner="brackets"),
 ], ids=str)
