@@ -111,13 +111,14 @@ def add_cases(law: str, kind: str, n: int):
     print(f"{law} {kind}: {len(there)} cases, {time.time() - begun:.0f} s", flush=True)
 
 
-def add_sequences(law: str, n: int):
-    "Write sequences for training, and facts about the law."
+def add_sequences(law: str, n: int, exact: bool):
+    "Write sequences for training and, if `exact`, facts about the law."
     path, facts = FOLDER / f"{law}.csv", FOLDER / f"{law}.json"
-    if path.exists() and facts.exists(): return
+    if path.exists() and (facts.exists() or not exact): return
     olga = Olga(law, 1)
     texts = [text for _ in range(0, n, 1000) for text in olga.draw(1000)]
     write_file(path, "\n".join(["sequence", *texts]) + "\n")
+    if not exact: return olga.close()
     fresh = olga.draw(200)
     total = math.fsum(olga.p(*("X" * k for k in range(LEAST, MOST + 1))))
     nats = [math.log(total / p) for p in olga.p(*fresh)]
@@ -160,14 +161,14 @@ def write_enumerated(law: str):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("laws", nargs="+", help="human_T_beta, mouse_T_alpha, human_B_heavy, ...")
-    parser.add_argument("--sequences", type=int, default=60_000)
-    parser.add_argument("--cases", type=int, default=100, help="of each kind of gap")
+    parser.add_argument("--sequences", type=int, default=30_000)
+    parser.add_argument("--cases", type=int, default=100, help="of each kind of gap; 0: only sequences")
     parser.add_argument("--kinds", nargs="+", default=["ends", "inner", "two", "end", "start"])
     parser.add_argument("--enumerate", action="store_true", help="all fillings of two prompts instead")
     args = parser.parse_args()
     for folder in (FOLDER, CASES): folder.mkdir(parents=True, exist_ok=True)
     if args.enumerate: return [write_enumerated(law) for law in args.laws]
-    for law in args.laws: add_sequences(law, args.sequences)
+    for law in args.laws: add_sequences(law, args.sequences, args.cases > 0)
     for law in args.laws:
         for kind in args.kinds: add_cases(law, kind, args.cases // FEWER.get(kind, 1))
 
