@@ -15,7 +15,6 @@ from loflexmdm.molecules.notation.fragments import prompt_tokens
 from loflexmdm.molecules.scores.metrics import MoleculeMetrics, distances_to, judge
 from loflexmdm.molecules.scores.metrics import molecule_metrics
 from loflexmdm.samplers import Sampler
-from loflexmdm.support.distinct import draw_distinct
 
 
 class FragmentSamples(NamedTuple):
@@ -76,12 +75,15 @@ def different(draw: Callable[[int, int], list[str]], n: int, seed: int = 0) -> t
     """Sample `n` distinct texts. Returns them and the number of draws. `draw(number, seed)` returns texts; valid ones
     are compared as molecules. This is sampling without replacement. Empty texts fill up if 31 n draws do not
     suffice."""
-    def pairs(number: int, seed: int) -> list[tuple[str, str]]:
-        texts = draw(number, seed)
-        return [(judgement.smiles or text, text) for text, judgement in zip(texts, judge(texts), strict=True)]
-
-    found, drawn = draw_distinct(pairs, n, (2 ** DOUBLINGS - 1) * n, seed)
-    return [*found, *[""] * (n - len(found))], drawn
+    found, drawn, size, most = {}, 0, n, (2 ** DOUBLINGS - 1) * n
+    while len(found) < n and drawn < most:
+        texts = draw(min(size, most - drawn), seed)
+        for judgement, text in zip(judge(texts), texts, strict=True):
+            drawn += 1
+            found.setdefault(judgement.smiles or text, text)
+            if len(found) == n: break
+        size, seed = 2 * size, seed + 1
+    return [*found.values(), *[""] * (n - len(found))], drawn
 
 
 def grow_fragments(
@@ -111,7 +113,7 @@ def fill_fragments(
     ValueError without cases."""
     if not cases: raise ValueError("cases=[]: at least one is needed")
     def filled(fragment: str, n: int, seed: int) -> list[str]:
-        try: samples = model.sample(fragment, n=n, seed=seed, **options)
+        try: samples = model.sample(fragment, n=n, seed=seed, unique=False, **options)
         except ValueError: return [""] * n
         return ["".join(model.vocabulary.decode(s)) for s in samples.sequences]
 

@@ -24,9 +24,9 @@ from ..methods.sampling import Request
 from ..models.model import Model, accepted_edits
 from ..models.player import Player
 from ..models.pretrained import load
-from ..models.requests import TRIES, EditRequest, SampleRequest
+from ..models.requests import EditRequest, SampleRequest
 from ..models.row_files import format_rows
-from ..models.rows import Quota, Rows, bounds, with_columns
+from ..models.rows import Rows, bounds, with_columns
 from ..molecules.data.compounds import standard_fragment
 from ..molecules.data.tables import MOLECULE_WRITERS, molecule_columns
 from ..molecules.links import Refusals, links, request_from, row_of
@@ -141,17 +141,14 @@ class Answers:
         if edits(model): raise ValueError(f"model={name!r}: edits texts; give the text to `edit`")
         check_settings(settings, SampleRequest)
         items = None if prompts is None else read_items("prompts", prompts)
-        if items and settings.get("valid") and not settings.get("tries"):
-            settings["tries"] = max(1, min(TRIES * int(settings["valid"]), ROWS.now // len(items)))
         request = model.request(n, batch_size=BATCH, **settings)
         asked, refused = {}, []
         if items is not None: asked, refused = readable(items, partial(self._prompt, model, request, gaps))
         given = list(asked.values()) if asked else model.prompts_for(None, request)
-        quota = Quota.of(request, model.task)
-        if quota is not None: quota = quota._replace(prompts=len(given))
-        found = Rows(model, request.draws * len(given), quota)
+        request, quota = model.quota(given, request)
+        found = Rows(model, request.draws * len(given), quota, figures=True)
         notes = list(dict.fromkeys(note for prompt in given for note in prompt.notes))
-        for _ in found.take(model.sample_batches(given, request=request), figures=True):
+        for _ in model.sample_batches(given, request=request, rows=found):
             rows = self._rows(found, given)
             yield Answer(refused + self._shown(model, rows, gaps), notes, False)
         short = quota.shortfall(len(rows), len(found.rows)) if quota and rows else ""

@@ -240,12 +240,12 @@ async def paced(parts: AsyncIterator, pause: float = 1.0) -> AsyncIterator[tuple
 def asked_settings(action: str, n: int, ring_size: str = "", link_atoms: str = "", link_rings: str = "",
                    goal: str = "", unique: bool = False, sound: bool = False) -> dict:
     "Return what the fields of the form ask for, as the settings of the same names in Python and at the shell."
-    if action == "Link" and n > 1 and (unique or sound or link_atoms or link_rings):
+    if action == "Link" and n > 1:
         return dict(link_atoms=link_atoms, link_rings=link_rings, unique=unique, sound=sound)
     found = dict(rule="sound") if sound else {}
     if action == "Edit": return found | (dict(unique=True) if unique else {}) | (dict(goal=goal) if goal else {})
     if action == "Close": found |= dict(close=True) | (dict(ring_size=ring_size) if ring_size else {})
-    return found | (dict(valid=n, unique=True) if unique else {})
+    return found | dict(unique=unique)
 
 
 def explicit_settings(temperature: float | None, top_p: float | None) -> dict:

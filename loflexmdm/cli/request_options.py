@@ -7,6 +7,7 @@ __all__ = ['field_comments', 'SamplerOption', 'number_or', 'kind_of_field', 'opt
            'add_sampler', 'DrawOptions', 'add_request', 'add_drawing', 'print_sampling']
 
 # %% ../../nbs/cli/03_request_options.ipynb #7c13b0b2
+from argparse import BooleanOptionalAction
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
@@ -123,6 +124,7 @@ def add_request(
         shown = text[2].strip() or ("" if default in (None, False, MISSING) else f"{default}")
         flag = "-n" if f.name == "n" else flag_of(f.name)
         kind = dict(action="store_true") if f.type is bool else kind_of_field(f)
+        if f.type == bool | None: kind = dict(action=BooleanOptionalAction)
         help = (text[0] + f" [{shown}]" * bool(shown)).replace("%", "%%")
         parser.add_argument(flag, dest=f"request.{f.name}", default=None, help=help, **kind)
 

@@ -126,7 +126,7 @@ def run_sample(options: SampleOptions):
     keep_existing(out, options.force, options.command_line)
     model = usable_model(options)
     request = request_from(options, model)
-    quota = Quota.of(request, model.task)
+    Quota.of(request, model.task)  # refused before prompts are read
     if out is not None: check_files(out, model.task, options)
     used = dict(model=options.model, task=model.method.task, sampler=repr(request.sampler))
     info = provenance(options, device, request.seed) | used
@@ -134,22 +134,23 @@ def run_sample(options: SampleOptions):
     print_sampling(options, model.method, request.sampler)
     flag = next((f for f in PROMPT_TEXT if any(a.split("=")[0] == f for a in options.argv)), "--ask")
     prompts = prompts_of(model, request, options.prompt_text, options.prompts, options.column, flag)
+    request, quota = model.quota(prompts, request)
     notes = dict.fromkeys(note for prompt in prompts for note in prompt.notes)
     info |= dict(route=prompts[0].route, notes=list(notes))
     n = sum(max(len(prompt.tokens), request.draws) for prompt in prompts)
     ROWS.check(n, "sequences")
     if out is not None: check_room(out.parent, ROW_BYTES * n * model.config.max_length, f"{n:,} sequences")
-    request = replace(request, nll=states_for(request, out, n, model.task))
+    request = replace(request, nll=states_for(request, out, quota.total if quota else n, model.task))
     given = [repr(prompt._replace(hook=None)) for prompt in prompts]
     decided = lambda: settings_of(request, model.method, given, info["versions"])
-    if quota is not None: quota = quota._replace(prompts=len(prompts))
     with rows_of(out, info, decided, model, request.draws * len(prompts), quota) as found:
         if found.batches: print_status(f"continuing: {len(found.rows)} of {found.total} sequences are kept")
-        for _ in found.take(model.sample_batches(prompts, request=request, skip=found.batches)): pass
+        for _ in model.sample_batches(prompts, request=request, rows=found): pass
         counted = Samples([], [], **found.counters)
         told = dict(vars(request)) | vars(request.sampler) | dict(out=options.out)
-        for line in status_lines(found.rows, counted, model.task, told): print_status(line)
         rows = found.result(request.nll, request.seed, figures=out is not None)
+        drawn = found.rows if request.valid else rows
+        for line in status_lines(drawn, counted, model.task, told): print_status(line)
         if found.quota and (short := found.quota.shortfall(len(rows), len(found.rows))): print_status(short)
         if out is None: return print(visible("\n".join(pretty_row(row, model.task) for row in rows)))
         write_results(out, rows, found, info, model.task, draws_picture(out, model.task, options))
@@ -181,7 +182,7 @@ def states_for(request: SampleRequest, out: Path | None, rows: int, task: Task |
     0."""
     if request.nll is not None: return request.nll
     described = out is not None and output_ending(out) in TABLES
-    return task.output.bound_states(request.valid or rows) if described and task is not None else 0
+    return task.output.bound_states(rows) if described and task is not None else 0
 
 
 def draws_picture(out: Path, task: Task | None, options: SampleOptions) -> bool:

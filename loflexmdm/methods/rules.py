@@ -183,18 +183,18 @@ class RuledRows:
 
     def check(self, start: PartialSequences):
         "Raise ValueError for a row whose rule cannot be satisfied."
-        for draw, rows in self.groups(0, len(self.draws)): draw.check(start.rows(rows))
+        for draw, rows in self.groups(range(len(self.draws))): draw.check(start.rows(rows))
 
-    def groups(self, first: int, n: int) -> list[tuple[RuledDraw, list[int]]]:
-        "Return the rows of every draw among `n` rows, counted from `first`."
+    def groups(self, numbers: Sequence[int]) -> list[tuple[RuledDraw, list[int]]]:
+        "Return every draw with the places of its rows among those of the given numbers."
         found: dict[int, list[int]] = {}
-        for i, draw in enumerate(self.draws[first:first + n]): found.setdefault(id(draw), []).append(i)
-        return [(self.draws[first + rows[0]], rows) for rows in found.values()]
+        for i, number in enumerate(numbers): found.setdefault(id(self.draws[number]), []).append(i)
+        return [(self.draws[numbers[rows[0]]], rows) for rows in found.values()]
 
-    def draw(self, first: int, rows: PartialSequences, seeds: Sequence[int]) -> Samples:
-        "Draw a sample for each row."
+    def draw(self, numbers: Sequence[int], rows: PartialSequences, seeds: Sequence[int]) -> Samples:
+        "Draw a sample for each row; `numbers` are those of the rows among all."
         parts, order = [], []
-        for ruled, index in self.groups(first, len(seeds)):
+        for ruled, index in self.groups(numbers):
             parts.append(ruled.draw(rows.rows(index), [seeds[i] for i in index]))
             order += index
         return permute(merge_samples(parts), torch.tensor(order).argsort().tolist())

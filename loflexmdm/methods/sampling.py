@@ -154,8 +154,10 @@ def _draw_batches(
     seeds: Sequence[int],
     request: Request,
     requirements: Sequence[Requirement] | None = None,
+    wanted: Callable[[int], bool] = lambda i: True,
 ) -> Iterator[Samples]:
-    "Simulate from initial states, `batch_size` rows at a time. `requirements` are the rules of the rows."
+    """Simulate from initial states, `batch_size` rows at a time. `requirements` are the rules of the rows; those
+    that are not `wanted` are left out."""
     limit, size = request.limit(method.config), request.batch_size
     columns, channels = method.most_columns(limit), tuple(method.channels)
     limits = Limits(method.tau_max, columns, request.min_length, channels, limit)
@@ -171,10 +173,13 @@ def _draw_batches(
         ruled = RuledRows([made[id(r)] for r in requirements])
         ruled.check(start)
     for first in range(request.skip * size, len(seeds), size):
-        part = slice(first, first + size)
-        rows = start.rows(part).trim().to(method.device)
+        part = [i for i in range(first, min(first + size, len(seeds))) if wanted(i)]
+        if not part:
+            yield merge_samples([])
+            continue
+        rows, of_rows = start.rows(part).trim().to(method.device), [seeds[i] for i in part]
         with _evaluation_mode(method):
-            samples = redrawn(rows, seeds[part]) if ruled is None else ruled.draw(first, rows, seeds[part])
+            samples = redrawn(rows, of_rows) if ruled is None else ruled.draw(part, rows, of_rows)
 
         # every evaluation of the network counts, those without a condition too
         evaluations = samples.row_evaluations * getattr(network, "evaluations", 1)
@@ -240,10 +245,12 @@ def generate_batches(
     method: Method,
     prompts: Sequence[Sequence] | None = None,
     request: Request = Request(),
+    wanted: Callable[[int], bool] = lambda i: True,
 ) -> Iterator[Samples]:
     """Yield the `Samples` of every `batch_size` sequences once finished.
 
-    Together they are what `generate` returns. ValueError as there, when the first part is requested."""
+    Together they are what `generate` returns, without the sequences that are not `wanted`, by number, when their turn
+    comes. ValueError as there, when the first part is requested."""
     request, limit = request.with_sampler(method), request.limit(method.config)
     batch = encode_prompts(prompts, request.n, method.vocabulary, limit)
     requirements = requirements_of(prompts, request.n, request.rule, method.vocabulary)
@@ -251,7 +258,8 @@ def generate_batches(
 
     # draw seeds before batching, so that results do not depend on batch size
     seeds = request.seeds(len(batch.tokens))
-    yield from _draw_batches(method, network, method.begin(batch, limit, seeds), seeds, request, requirements)
+    yield from _draw_batches(method, network, method.begin(batch, limit, seeds), seeds, request, requirements,
+                             wanted)
 
 
 def generate(method: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None, **settings) -> Samples:

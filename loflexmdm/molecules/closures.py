@@ -403,9 +403,9 @@ def check_closes(method: Method):
 
 
 def closing_prompts(
-    method: Method, fragment: str, size: str = "", condition: Sequence[str] = (), n: int = 1,
+    method: Method, fragment: str, size: str = "", condition: Sequence[str] = (),
 ) -> tuple[list[list], Callable]:
-    """Return `n` prompts that close a ring from a fragment, and their hook.
+    """Return prompts that close a ring from a fragment, to be used in turns, and their hook.
 
     ValueError for anything but one fragment with two points, and for a model that cannot write it."""
     check_closes(method)
@@ -416,8 +416,5 @@ def closing_prompts(
     if not ready: raise ValueError(f"{fragment!r}: {errors[0] if errors else 'no spelling keeps its stereochemistry'}")
     if rightwards:
         hook = RightwardClosings([RightwardClosing(method, list(way), request=request) for way in ready])
-        prompts = hook.prompts
-    else:
-        hook = Closing(tuple(method.vocabulary.tokens), request=request)
-        prompts = [[*a, ..., *b] for a, b in ready]
-    return [prompts[i % len(prompts)] for i in range(n)], hook
+        return hook.prompts, hook
+    return [[*a, ..., *b] for a, b in ready], Closing(tuple(method.vocabulary.tokens), request=request)

@@ -25,6 +25,7 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 from ..methods.base import Method
 from ..methods.sampling import generate
 from ..models.model import Model
+from ..models.rows import Quota, Selection
 from .growth import LINKERS, all_links, continuation_error, grows_rightwards, likely_prompts
 from .growth import within_branches
 from .notation.fragments import count_atoms, parse_fragment, plain_points
@@ -37,7 +38,6 @@ from .scores.metrics import judge
 from .substituents import Substituents, substituents_of
 from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary, collate, filled_example
 from ..samplers import LeftToRight
-from ..support.distinct import draw_distinct
 from ..support.random_numbers import seeded
 
 # %% ../../nbs/molecules/09_links.ipynb #ln0000m1
@@ -330,10 +330,9 @@ def links(
     models: Sequence[Model], ends: str, n: int = 100, request: LinkRequest = LinkRequest(),  # noqa: B008
     seed: int = 0, unique: bool = True, rounds: int = 20, refuse: Callable[[str], str] = lambda smiles: "",
 ) -> list[Link]:
-    """Return up to `n` linkers as requested, likely ones first; with `unique`, each linker occurs once
-    (`draw_distinct`).
+    """Return up to `n` linkers as requested, likely ones first; with `unique`, each linker occurs once.
 
-    At most `rounds` times `n` draws are made with each model, by its route; the first linkers count. Of a range of
+    At most `rounds` times `n` draws are made with each model, by its route; the first linkers count (`Selection`). Of a range of
     atoms each number is drawn as often. `refuse` tells why the molecule of a linker does not count, '' if it does; it
     is asked once for each. The models see the ends without isotopes, which the molecules keep. ValueError for other
     ends than two with a point each, and if no model can write them."""
@@ -341,13 +340,13 @@ def links(
     for model in models: check_links(model)
     refused = lru_cache(None)(lambda linker: refuse(with_linker(linker, ends)))
 
-    def draw(number: int, seed: int):
-        each = -(-number // len(models))
-        for linker, route in _round(models, seen, request, each, seed):
-            counts = linker and not refused(linker)
-            yield (linker if unique else object()) if counts else None, (linker, route)
-
-    found, _ = draw_distinct(draw, n, rounds * n * len(models), seed)
+    chosen, found, left, size = Selection(Quota(n, unique, None, valid=False)), [], rounds * n * len(models), n
+    while left > 0 and not chosen.complete:
+        drawn = _round(models, seen, request, -(-min(size, left) // len(models)), seed)
+        new = [(linker, route) for linker, route in drawn if linker and not refused(linker)]
+        chosen.add([dict(text=linker) for linker, _ in new])
+        found, left, size, seed = found + new, left - len(drawn), 2 * size, seed + 1
+    found = [found[i] for i in chosen.places]
     texts = list(dict.fromkeys(linker for linker, _ in found))
     inserting = [model for model in models if not grows_rightwards(model.method)]
     nats = dict(zip(texts, link_nats(inserting[0], seen, texts))) if inserting and texts else {}

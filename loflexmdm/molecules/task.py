@@ -599,17 +599,20 @@ class _MoleculeTexts(_PropertyClasses):
 
     def prompts_for(self, text: str, method: Method, n: int = 1) -> Prompt:
         """Return prompts as in `Task`, with several points for a scaffold. A scaffold without points grows at one of
-        its hydrogens (`superstructure_points`); the `n` molecules are spread evenly over them."""
+        its hydrogens (`superstructure_points`), of which at most `n` are chosen; molecules are spread evenly over them.
+        What is drawn of a fragment is `distinct`."""
         tokens, hook = self._tokens_and_hook(text, method, n)
+        given = self._split_condition(split_closing(text)[1])[1]
         route = getattr(hook, "description", "") or self.route(tokens, text)
         left_out = self.omissions(text, method)
-        return Prompt(tokens, hook, f"{route}; {left_out} left out" if left_out else route)
+        route = f"{route}; {left_out} left out" if left_out else route
+        return Prompt(tokens, hook, route, distinct=bool(given) and "..." not in given)
 
     def _tokens_and_hook(self, text: str, method: Method, n: int) -> tuple[list[list], Callable | None]:
-        "Return the prompts of a text, one or `n`, and their common hook."
+        "Return the prompts of a text, to be used in turns, and their common hook."
         size, rest = split_closing(text)
         if "..." not in rest and (rest := self._split_condition(rest)[1]): check_length(rest, method.config.max_length)
-        if size is not None: return self._closing_prompts(text, method, n)
+        if size is not None: return self._closing_prompts(text, method)
         given, rest = self._condition_and_fragment(text)
         if not rest or "*" in rest or "..." in rest:
             prompt, hook = self._continuation(text, method)
@@ -619,8 +622,7 @@ class _MoleculeTexts(_PropertyClasses):
         cases = [f"{given} {core}".strip() for core in superstructure_points(rest)[:n]]
         prompts, hooks = zip(*[self._continuation(case, method) for case in cases])
         hook = Growths(hooks) if grows_rightwards(method) else hooks[0]
-        prompts = getattr(hook, "prompts", prompts)
-        return [prompts[i % len(prompts)] for i in range(n)], hook
+        return list(getattr(hook, "prompts", prompts)), hook
 
     def add_condition(self, text: str | None, ask: str | None = None, close: bool = False, ring_size: str | None = None,
               salts: str | None = None) -> tuple[str | None, tuple[str, ...]]:
@@ -635,12 +637,12 @@ class _MoleculeTexts(_PropertyClasses):
         text, _ = super().add_condition(text, ask)
         return (closing_text(text, ring_size) if close else text), changes
 
-    def _closing_prompts(self, text: str, method: Method, n: int) -> tuple[list[list], Callable]:
+    def _closing_prompts(self, text: str, method: Method) -> tuple[list[list], Callable]:
         "Return prompts that close a ring, and their hook."
         size, rest = split_closing(text)
         given, fragment = self._condition_and_fragment(rest)
         condition = [given or ANY] if self.vocabulary.conditions else []
-        return closing_prompts(method, fragment, size, condition, n)
+        return closing_prompts(method, fragment, size, condition)
 
     def condition(self, asked: str) -> str:
         """Return the token of a condition: NAME=low, medium, high, any or a number, such as pIC50=high.

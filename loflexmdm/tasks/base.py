@@ -63,13 +63,14 @@ class Examples(Dataset):
 # %% ../../nbs/tasks/01_base.ipynb #d153746c
 class Prompt(NamedTuple):
     "Prompt of a user, as a method continues it."
-    tokens: list[list]  # one prompt for all sequences, or one for each; `...` is a gap
+    tokens: list[list]  # prompts of the sequences, in turns; `...` is a gap
     hook: Callable | None = None  # `logits_hook` of the continuation
     route: str = ""  # description of the continuation
     text: str = ""  # what the user wrote; empty for lists of tokens
     name: str = ""  # name in the user's file
     changes: tuple[str, ...] = ()  # what was removed from the text
     notes: tuple[str, ...] = ()  # ways in which no training sequence was like it
+    distinct: bool = False  # of equal results the first counts, unless the request says otherwise
 
 
 class TaskTexts:

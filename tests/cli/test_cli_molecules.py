@@ -198,7 +198,7 @@ def test_smi_and_sdf_hold_the_molecules(model, tmp_path):
 
 @pytest.mark.parametrize("options, message", [
     ("--valid 0", "valid=0: must be at least 1"), ("--valid 3 --tries 0", "tries=0: must be at least 1"),
-    ("--unique", "unique=True: only with valid"), ("--valid 3 -n 4", "n=4: not with valid=3"),
+    ("--tries 9", "tries=9: only with valid or unique"), ("--valid 3 -n 4", "n=4: not with valid=3"),
 ])
 def test_wrong_numbers_of_valid_ones(model, options, message): refused(call(f"sample {model} {options}"), message)
 

@@ -15,6 +15,8 @@ REQUESTS = [
     ("molecules-moses-ar", None, dict(n=3)),
     ("molecules-moses-ar", "*c1ccncc1", dict(valid=3, unique=True, seed=1)),
     ("molecules-moses-ar", "*c1ccncc1.*N1CCOCC1", dict(n=3, seed=2)),
+    ("molecules-leads", "*C(=O)N*", dict(n=6, min_length=0, max_length=8, seed=2)),
+    ("molecules-leads", "*C(=O)N*", dict(n=6, unique=False, max_length=8, seed=2)),
     ("molecules-moses-ar", "c1ccc2[nH]ccc2c1", dict(n=4, seed=3, top_p=0.9)),
     ("molecules-leads", "*CCc1cccc(C*)c1", dict(n=3, close=True, ring_size="12-16")),
     ("molecules-leads", "*c1ccccc1", dict(valid=2, tries=40, temperature=0.8)),
@@ -31,7 +33,8 @@ def line_of(model, prompt, settings):
     words = ["sample", model] + ([] if prompt is None else ["--prompt-text", prompt])
     for name, value in settings.items():
         words.append(flags.get(name, "--" + name.replace("_", "-")))
-        if value is not True: words.append(str(value))
+        if value is False: words[-1] = words[-1].replace("--", "--no-", 1)
+        elif value is not True: words.append(str(value))
     return words
 
 

@@ -180,8 +180,8 @@ def test_either_side_of_a_pair_grows_and_the_other_hangs_anywhere_on_what_has_gr
 @pytest.mark.slow
 def test_several_texts_are_each_grown_at_their_points():
     model, texts = load("molecules-moses-ar"), ["*c1ccc(Cl)cc1", "*c1ccncc1", "*N1CCOCC1"]
-    together, generator = model.sample(texts, n=10, seed=4), torch.Generator().manual_seed(4)
-    alone = [model.sample(text, n=10, generator=generator) for text in texts]
+    together, generator = model.sample(texts, n=10, seed=4, unique=False), torch.Generator().manual_seed(4)
+    alone = [model.sample(text, n=10, generator=generator, unique=False) for text in texts]
     assert together.sequences == [ids for part in alone for ids in part.sequences]
     for text, part in zip(texts, alone):
         valid = [s for s in part.smiles if s]
@@ -235,10 +235,10 @@ def test_each_spelling_says_the_same_fragment(fragment, whole):
 @pytest.mark.slow
 def test_one_text_links_decorates_or_makes_a_superstructure(text, least):
     model = load("molecules-moses-ar")
-    samples = model.sample(text, n=30, seed=2)
+    samples = model.sample(text, n=30, seed=2, unique=False)
     assert len(samples) == 30 and sum(contains_fragment(s, text) for s in samples.smiles if s) >= least
     assert not any(s and not contains_fragment(s, text) for s in samples.smiles)
-    again = [s for part in model.sample_batches(text, n=30, seed=2, batch_size=7) for s in part.sequences]
+    again = [s for part in model.sample_batches(text, n=30, seed=2, batch_size=7, unique=False) for s in part.sequences]
     assert again == samples.sequences
     assert [r["state"] for r in model.task.describe(samples, text)].count("valid") >= least
 
