@@ -105,3 +105,12 @@ def test_notes_say_what_no_training_sequence_was_like():
     model.method.trained_for = trained_for([data[i] for i in range(20)], model.vocabulary)
     notes = model.sample([["(", ..., ")", ...]], seed=0).notes
     assert any("2 gaps" in note for note in notes) and not model.sample([[]], n=2, seed=0).notes
+
+
+def test_a_prompt_that_is_too_long_is_refused_before_others_are_prepared(monkeypatch):
+    model, prepared, prepare = Model(bare(BracketsTask().vocabulary), BracketsTask()), [], Model.prompt_for
+    monkeypatch.setattr(Model, "prompt_for", lambda self, p, *rest: prepared.append(p) or prepare(self, p, *rest))
+    given = [["("], ["(", "["], ["["]]
+    with pytest.raises(ValueError, match="max_length is 9"): model.sample([*given, ["("] * 30, ["("]], n=1)
+    assert prepared == [["("] * 30]
+    assert [list(source.tokens) for source in model.sample(given, n=1, seed=0).sources] == given
