@@ -172,7 +172,11 @@ class Model:
         prompt."""
         if isinstance(prompts, (str, Prompt)): prompts = [prompts]
         elif prompts is not None: prompts = read_items("prompts", prompts)
-        if prompts is not None: return [self.prompt_for(p, request) for p in prompts]
+        if prompts is not None:
+            # the longest first: one that is too long for the model is refused before the others are prepared
+            order = sorted(range(len(prompts)), key=lambda i: -len(prompts[i] or ""))
+            made = {i: self.prompt_for(prompts[i], request) for i in order}
+            return [made[i] for i in range(len(prompts))]
         if request.ask is not None or request.options: return [self.prompt_for(None, request)]
         found = self.prompts("test", request.draws)
         if not found: return [Prompt([[]])]

@@ -109,14 +109,17 @@ class Figures(NamedTuple):
 
 def figures_of(smiles: Sequence[str | None], reference: Sequence[str] | None = None, processes: int = 1) -> Figures:
     "Compute the content of a report. ValueError for no rows, and for a reference without a molecule."
-    metrics = molecule_metrics(smiles, reference, processes=processes)
-    valid = [j for j in judge(smiles) if j.mol is not None]
-    molecules = {j.smiles: j.mol for j in valid}
-    values = properties(list(molecules), processes) if molecules else {}
+    judged, real = judge(smiles), None if reference is None else judge(reference, "reference")  # once: parsing takes long
+    valid = [j for j in judged if j.mol is not None]
+    different = {j.smiles: j for j in reversed(valid)}  # of equal ones the first
+    molecules = {j.smiles: different[j.smiles].mol for j in valid}
+    values = properties([different[s] for s in molecules], processes) if molecules else {}
+    scores = np.stack([values["qed"], values["sa"]], 1) if molecules else None
+    metrics = molecule_metrics(judged, real, scores=scores)
     with rdBase.BlockLogs():
         scaffolds = Counter(Chem.MolToSmiles(MurckoScaffold.GetScaffoldForMol(m)) for m in molecules.values())
     known = None
-    if reference is not None: known = {k: v[~np.isnan(v)] for k, v in properties(list(reference)).items()}
+    if real is not None: known = {k: v[~np.isnan(v)] for k, v in properties(real).items()}
     return Figures(metrics, molecules, values, scaffolds, known, Counter(j.smiles for j in valid))
 
 # %% ../../nbs/molecules/06_report.ipynb #mr000022

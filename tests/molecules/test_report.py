@@ -12,6 +12,7 @@ from loflexmdm.molecules.data.compounds import read_compounds
 from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.data.tables import as_sdf, as_smi, molecule_columns
 from loflexmdm.molecules.report import cell, figures_of, histogram_svg, report
+from loflexmdm.molecules.scores import metrics
 from commands import call, refused, status_of
 
 ROWS = ["CCO", "OCC", "c1ccccc1O", "C1CC", "", "CC.CC", None]
@@ -149,3 +150,17 @@ def test_an_analogue_stands_beside_its_lead(tmp_path):
     pairs = page.split("<h2>Leads and analogues</h2>")[1].split("<h2>")[0]
     assert pairs.count("<svg") == 2 and "COc1ccccc1" in pairs and "+14.03" in pairs
     assert "Leads and analogues" not in report(["CCO"], leads={"CCO": "CCO"})
+
+
+def test_no_molecule_is_parsed_or_scored_twice(monkeypatch):
+    "The figures are those of `molecule_metrics` and `properties`, which parse texts, from one parse and one score."
+    texts, known = [*ROWS, "CCO", "OCC"], ["Oc1ccccc1", "broken"]
+    whole, table = metrics.molecule_metrics(texts, known), metrics.properties([*dict.fromkeys(texts)])
+    read, scored, judge, score = [], [], metrics._judge, metrics.qed_sa
+    monkeypatch.setattr(metrics, "_judge", lambda t: isinstance(t, str) and read.append(t) or judge(t))
+    monkeypatch.setattr(metrics, "qed_sa", lambda mols, *rest: scored.extend(mols) or score(mols, *rest))
+    f = figures_of(texts, known)
+    assert f.metrics == whole and read == [t for t in (*texts, *known) if t is not None]
+    assert len(scored) == whole.unique + 1  # of the reference
+    place = [*dict.fromkeys(texts)].index
+    for name, values in f.values.items(): assert values.tolist() == [table[name][place(t)] for t in ("CCO", "c1ccccc1O")]

@@ -56,8 +56,9 @@ def _reader(sanitize: bool = True) -> Chem.SmilesParserParams:
     return params
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #c5c263dc
-def _judge(text: str | None) -> Judged:
+def _judge(text: str | Judged | None) -> Judged:
     "Judge one text; the caller silences rdkit's log."
+    if isinstance(text, Judged): return text
     if text is None: return Judged(None, None, "undecodable")
     if not text.strip(): return Judged(None, None, "empty")
     if too_long(text): return Judged(None, None, "too long")
@@ -74,23 +75,23 @@ def _judge(text: str | None) -> Judged:
     return Judged(None, None, reason) if reason else Judged(mol, smiles)
 
 
-def judge(smiles: Sequence[str | None]) -> list[Judged]:
+def judge(smiles: Sequence[str | Judged | None], name: str = "smiles") -> list[Judged]:
     """Parse each SMILES into a molecule or a reason of `INVALID_REASONS`, in order. None stands for an undecodable
-    text.
+    text. An entry that was judged before is returned as it is.
 
     Valid is what RDKit accepts, as in the benchmarks: radicals such as C[CH]C are valid (see `flaw`).
 
-    ValueError if the list is empty, if `smiles` is a single text, or for an entry that is neither text nor None."""
-    texts = _texts(smiles, "smiles")
+    ValueError, with `name`, if the list is empty or a single text, or for an entry that is neither text nor None."""
+    texts = _texts(smiles, name)
     with rdBase.BlockLogs(): return [_judge(t) for t in texts]
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #9c46609d
-def _texts(smiles: Sequence[str | None], name: str) -> list[str | None]:
+def _texts(smiles: Sequence[str | Judged | None], name: str) -> list[str | Judged | None]:
     if isinstance(smiles, (str, bytes)):
         raise ValueError(f"{name}={smiles!r:.60}: must be a list of SMILES, not one text")
     texts = list(smiles)
     if not texts: raise ValueError(f"{name}: empty, must hold at least one SMILES or None")
-    wrong = next((i for i, t in enumerate(texts) if not (t is None or isinstance(t, str))), None)
+    wrong = next((i for i, t in enumerate(texts) if not (t is None or isinstance(t, (str, Judged)))), None)
     if wrong is not None: raise ValueError(f"{name}[{wrong}]={texts[wrong]!r:.60}: must be a SMILES or None")
     return texts
 
@@ -270,25 +271,27 @@ def _ratio(a: float, b: float) -> float: return float(a / b) if b else math.nan
 
 
 def molecule_metrics(
-    smiles: Iterable[str | None], reference: Sequence[str] | None = None, *,
-    canonical_reference: bool = False, processes: int = 1, progress: bool = False,
+    smiles: Iterable[str | Judged | None], reference: Sequence[str | Judged | None] | None = None, *,
+    canonical_reference: bool = False, processes: int = 1, progress: bool = False, scores: np.ndarray | None = None,
 ) -> MoleculeMetrics:
     """Compute validity, uniqueness, novelty, diversity and quality of generated SMILES. One entry per sample, None if
-    decoding failed.
+    decoding failed. `scores` are QED and SA of the distinct molecules in order of first appearance, where they are
+    known: float64 (molecules, 2), as `qed_sa` returns.
 
     The reference is canonicalised first; `canonical_reference=True` skips that for SMILES written by this version of
     rdkit. Invalid entries of the reference are ignored. ValueError for no samples, for entries that are neither text
     nor None, and for a reference without molecules."""
-    texts, times, invalid, scores, rows = _checked_texts(smiles), Counter(), Counter(), [], []
+    texts, times, invalid, found, rows = _checked_texts(smiles), Counter(), Counter(), [], []
     while part := list(islice(texts, JUDGED)):  # batches, to bound memory
         judged = judge(part)
         new = [mol for text, mol in _different(judged).items() if text not in times]
-        scores.append(qed_sa(new, processes, progress))
+        given = None if scores is None else scores[len(times):len(times) + len(new)]
+        found.append(qed_sa(new, processes, progress) if given is None else given)
         rows.append(bit_rows(new))
         times.update(j.smiles for j in judged if j.mol is not None)
         invalid.update(j.reason for j in judged if j.reason)
-    if not scores: _texts([], "smiles")
-    good, distance = is_good(np.concatenate(scores)), mean_distance(np.concatenate(rows))
+    if not found: _texts([], "smiles")
+    good, distance = is_good(np.concatenate(found)), mean_distance(np.concatenate(rows))
     n, valid, unique = times.total() + invalid.total(), times.total(), len(times)
     novel = math.nan if reference is None else len(times.keys() - _known(reference, canonical_reference))
     return MoleculeMetrics(
@@ -319,7 +322,7 @@ DESCRIPTORS = dict(
 )
 
 
-def properties(smiles: Sequence[str | None], processes: int = 1, progress: bool = False) -> dict[str, np.ndarray]:
+def properties(smiles: Sequence[str | Judged | None], processes: int = 1, progress: bool = False) -> dict[str, np.ndarray]:
     """Compute properties by name, each float64 (n,), nan for invalid SMILES.
 
     qed and sa (no units), weight in g/mol, logp (Crippen), tpsa in square angstroms, sp3 (fraction of carbons that
