@@ -12,7 +12,7 @@ entry for the two letters nearest to it towards the middle, with noise. `names` 
 import argparse
 import importlib.util
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -40,20 +40,27 @@ def middle_out(x1: PartialSequences) -> torch.Tensor:
     return torch.exp(-8 * (rank - (count - 1) / 2 - 0.1).abs()).clamp_min(1e-30)
 
 
-def planted() -> dict:
-    "Write sequences of 7 to 15 letters that are made from the middle outwards."
+def planted_table() -> dict[tuple[str, str, str], str]:
+    "Return the letter that follows two others, towards the left and towards the right."
     rng = random.Random(0)
-    table = {(side, a, b): rng.choice(LETTERS) for side in "lr" for a in LETTERS for b in LETTERS}
-    lines = []
-    while len(lines) < LINES:
-        letters = [rng.choice(LETTERS)]
-        for _ in range(rng.randint(3, 7)):
-            for side in "lr":
-                near = letters[:2] if side == "l" else letters[-2:][::-1]
-                made = rng.choice(LETTERS) if rng.random() < NOISE else table[side, near[0], near[-1]]
-                letters = [made, *letters] if side == "l" else [*letters, made]
-        lines.append("".join(letters))
-    return corpus("middle_out", lines)
+    return {(side, a, b): rng.choice(LETTERS) for side in "lr" for a in LETTERS for b in LETTERS}
+
+
+def planted_line(table: Mapping[tuple[str, str, str], str], rng: random.Random) -> str:
+    "Draw a sequence of 7 to 15 letters, made from the middle outwards."
+    letters = [rng.choice(LETTERS)]
+    for _ in range(rng.randint(3, 7)):
+        for side in "lr":
+            near = letters[:2] if side == "l" else letters[:-3:-1]
+            made = rng.choice(LETTERS) if rng.random() < NOISE else table[side, near[0], near[-1]]
+            letters = [made, *letters] if side == "l" else [*letters, made]
+    return "".join(letters)
+
+
+def planted() -> dict:
+    "Write sequences of the planted order."
+    table, rng = planted_table(), random.Random(1)
+    return corpus("middle_out", [planted_line(table, rng) for _ in range(LINES)])
 
 
 def names() -> dict:

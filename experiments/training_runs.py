@@ -2,7 +2,7 @@
 several in turn for equal CPU seconds (`race`)."""
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from loflexmdm.methods.base import Method
 from loflexmdm.models.pretrained import load
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.recipes import TRIAL, recipe_from
+from loflexmdm.training.trainer import Trainer
 from runs import ROOT
 
 
@@ -28,11 +29,11 @@ def trained(settings: dict, name: str, device: torch.device | str = "cpu", progr
 
 
 class Racer:
-    """A run of a recipe that ends after some CPU seconds instead of steps: rates, the start of an order model and the
-    trial of a mixture follow the share of the time that is gone."""
-    def __init__(self, settings: dict, directory: str, seconds: float):
-        self.trainer = recipe_from(settings).trainer(directory, progress=False)
-        self.stream = self.trainer.processes.batches(self.trainer.data, self.trainer.config, 0, self.trainer.device)
+    """A run that ends after some CPU seconds instead of steps: rates, the start of an order model and the trial of a
+    mixture follow the share of the time that is gone."""
+    def __init__(self, trainer: Trainer, seconds: float):
+        self.trainer = trainer
+        self.stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
         self.seconds, self.spent = seconds, 0.0
         self.learns_order = bool(self.trainer.config.order_start)
 
@@ -53,12 +54,16 @@ class Racer:
         return self.trainer.ema.module.eval()
 
 
-def race(recipes: Mapping[str, dict], seconds: float) -> dict[str, Racer]:
+def race(recipes: Mapping[str, dict | Callable[[str], Trainer]], seconds: float) -> dict[str, Racer]:
     """Train recipes for equal CPU seconds, in turn: the next step is that of the run that has spent least.
 
-    So all of them meet the same load of the machine."""
+    So all of them meet the same load of the machine. In place of a recipe a function may make the trainer in a
+    directory."""
+    def trainer(recipe: dict | Callable[[str], Trainer], directory: str) -> Trainer:
+        return recipe(directory) if callable(recipe) else recipe_from(recipe).trainer(directory, progress=False)
+
     with tempfile.TemporaryDirectory() as directory:
-        racers = {name: Racer(settings, f"{directory}/{name}", seconds) for name, settings in recipes.items()}
+        racers = {name: Racer(trainer(recipe, f"{directory}/{name}"), seconds) for name, recipe in recipes.items()}
         while min(racer.spent for racer in racers.values()) < seconds:
             min(racers.values(), key=lambda racer: racer.spent).step()
         for racer in racers.values(): racer.stream.close()
