@@ -42,7 +42,7 @@ CHOSEN = ("fim", "fim_both", "insertion", "mixture")
 FIXED_LENGTH = ("masked", "masked_length")  # one gap only
 TRAIN = dict(optimiser="muon", lr=6e-3, schedule="flat", warmup=50, ema=0.99, log_every=100, valid_size=64)
 ROWS, LONGEST = 16, 25
-STATES, DRAWN, CHECKED = 32, 20, 20  # states of a bound, fillings per case, sequences whose probability is computed
+STATES, DRAWN, CHECKED = 32, 20, 10  # states of a bound, fillings per case, sequences whose probability is computed
 FEW = 8  # fillings per case of entrants that take many steps for one
 EXACT = 8  # cases of a kind for the law itself
 

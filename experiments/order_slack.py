@@ -77,11 +77,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--entrants", nargs="+", default=list(ENTRANTS), choices=ENTRANTS)
     args = parser.parse_args()
     torch.set_num_threads(1)
     for seed in args.seeds:
-        recipes = {entrant: tables(entrant, seed) for entrant in ENTRANTS}
-        names = {entrant: f"{entrant} {args.seconds} {seed}" for entrant in ENTRANTS}
+        recipes = {entrant: tables(entrant, seed) for entrant in args.entrants}
+        names = {entrant: f"{entrant} {args.seconds} {seed}" for entrant in args.entrants}
         if all(noted(RESULTS, name, {}) for name in names.values()): continue
         law = task_from(TASK).law
         for entrant, racer in race(recipes, args.seconds).items():

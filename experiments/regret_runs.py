@@ -1,4 +1,4 @@
-"""Which order at equal time: `python experiments/regret_runs.py phrases words smiles --seconds 10 --seeds 0 1`.
+"""Which order at equal time: `python experiments/regret_runs.py phrases words smiles --seconds 15 --seeds 0 1`.
 
 Each corpus is learned in single orders and by mixtures of them, with the network, late queries and flat learning rate
 of all. The entrants of a corpus and seed are trained in turn, each step being that of the one that has spent least CPU
@@ -122,12 +122,14 @@ def run(name: str, entrants: Sequence[str], seconds: int, seed: int):
 def main(argv: Sequence[str] | None = None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpora", nargs="+", choices=CORPORA)
-    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--entrants", nargs="+", default=list(ENTRANTS), choices=ENTRANTS)
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     for seed in args.seeds:
-        for name in args.corpora: run(name, entrants_of(name), args.seconds, seed)
+        for name in args.corpora:
+            run(name, [entrant for entrant in args.entrants if entrant in entrants_of(name)], args.seconds, seed)
 
 
 if __name__ == "__main__": main()
