@@ -29,12 +29,13 @@ from training_runs import Racer, race
 RESULTS = ROOT / "experiments" / "results" / "gap_runs.json"
 KINDS = ("ends", "inner", "two", "end", "start")
 ONE_GAP = tuple(kind for kind in KINDS if kind != "two")
-INSERTION = dict(method="ordered-insertion")
+INSERTION, MASKS = dict(method="ordered-insertion"), dict(method="ordered-masks")
 FIM, LATE = dict(method="fim", cut=0.0), dict(orders=1, query_blocks=1)
 ENTRANTS = dict(
     fim=FIM, fim_both=FIM | dict(network_config="prefix"),  # the prompt read from left to right, and both ways
     insertion=INSERTION | LATE | dict(order="left_to_right"), mixture=INSERTION | LATE | dict(order="mixture"),
     learned=INSERTION | dict(order="learned", orders=2, query_blocks=1),
+    masks_learned=MASKS | dict(order="learned", unmask="learned", orders=2),
     flexmdm=dict(method="flexmdm"), loflexmdm=LEARNED, editflow=dict(method="editflow"), did=dict(method="did"),
     ilm=dict(method="ilm"), masked=dict(method="mdm"), masked_length=dict(method="mdm"),
 )

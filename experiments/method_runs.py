@@ -36,7 +36,7 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
     gaps=dict(task=partial(text, **GAPS, max_length=40), steps=3000, methods=WITH_GAPS),  # with room in every gap
     molecule_gaps=dict(task=QM9 | GAPS | dict(max_length=32), steps=3000, methods=WITH_GAPS),
 )
-INSERTION = dict(method="ordered-insertion")
+INSERTION, MASKS = dict(method="ordered-insertion"), dict(method="ordered-masks")
 METHODS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4", states=2),
     papl=dict(method="papl"), flexmdm=dict(method="flexmdm"),
@@ -53,6 +53,9 @@ METHODS = dict(
     ip_from_left=dict(method="ip", orders=2, slope=1.0), did=dict(method="did"),
     inserted_fixed=dict(method="loinsert", order="fixed", states=1),
     # the same network and training with a mask before each token
+    masks_forward=MASKS | dict(order="left_to_right", unmask="at_once", orders=1),
+    masks_uniform=MASKS | dict(order="uniform", unmask="uniform", orders=1),
+    masks_learned=MASKS | dict(order="learned", unmask="learned", orders=2),
 )
 # a recipe of one's own text starts near left to right unless it says otherwise
 OWN_TEXT, START_UNIFORM = ("text", "code", "peptides"), dict(slope=0.0)

@@ -26,7 +26,7 @@ from loflexmdm.tasks.base import task_from
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.compiling import fast_products
 from loflexmdm.training.recipes import recipe
-from ordered_length_runs import FORWARD, LATE, LEARNED, WORDS, model
+from ordered_length_runs import FORWARD, LATE, LEARNED, MASKS, WORDS, model
 
 PEAK = 989e12  # products in bfloat16 of a Hopper card, without sparsity, per second
 LO = dict(method="loflexmdm", order="learned", states=2)
@@ -35,9 +35,9 @@ CASES = (
     ("gpt2", None, 1, False, "plain"), ("ar", dict(method="ar"), 1, False, "plain"),
     ("forward", FORWARD, 1, False, "plain"), ("forward late", FORWARD | LATE, 1, False, "plain"),
     ("learned late", LEARNED | LATE, 0.5, False, "plain"), ("loflexmdm", LO, 0.5, False, "plain"),
-    ("forward", FORWARD, 1, False, "flex"),
+    ("masks late", MASKS | LATE, 0.25, False, "plain"), ("forward", FORWARD, 1, False, "flex"),
     ("forward late", FORWARD | LATE, 1, False, "flex"), ("learned late", LEARNED | LATE, 0.5, False, "flex"),
-    ("gpt2", None, 1, True, "plain"),
+    ("masks late", MASKS | LATE, 0.25, False, "flex"), ("gpt2", None, 1, True, "plain"),
     ("ar", dict(method="ar"), 1, True, "plain"), ("forward late", FORWARD | LATE, 1, True, "flex"),
     ("loflexmdm", LO, 0.5, True, "plain"), ("forward late", FORWARD | LATE, 1, True, "plain"),
 )
@@ -177,7 +177,7 @@ def main():
     begun = time.perf_counter()
     known = {row["method"]: row["products"] for row in rows_of(bench.out) if row.get("products")}
     attempt(bench, bandwidth)
-    for settings in (FORWARD, LEARNED | LATE): attempt(bench, close_to_plain, settings)
+    for settings in (FORWARD, LEARNED | LATE, MASKS | LATE): attempt(bench, close_to_plain, settings)
     for case in CASES[args.first:]:
         if time.perf_counter() - begun > args.until: break
         if case[3] and not bench.gpu: continue

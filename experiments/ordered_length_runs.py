@@ -28,9 +28,11 @@ RESULTS = ROOT / "experiments" / "results" / "ordered_length_runs.json"
 TOKENS, WORDS, SIZE = 4096, 60, "tiny"  # in a step, in the vocabulary; four blocks of width 128
 FORWARD = dict(method="ordered-insertion", order="left_to_right", orders=1)
 LEARNED = dict(method="ordered-insertion", order="learned", orders=2, order_size=SIZE)
+MASKS = dict(method="ordered-masks", order="learned", unmask="learned", orders=2, order_size=SIZE)
 LATE = dict(query_blocks=1)
 METHODS = dict(
     ar=dict(method="ar"), forward=FORWARD, forward_late=FORWARD | LATE, learned=LEARNED, learned_late=LEARNED | LATE,
+    masks_late=MASKS | LATE,
 )
 
 

@@ -44,8 +44,8 @@ class RewardTuner:
     ValueError for a method without likelihoods of its generations."""
     def __init__(self, method: Method, lr: float = 5e-4, clip: float = 1.0):
         if not hasattr(method, "generation_log_prob"):
-            raise ValueError(f"method={method.name!r}: has no likelihood of whole generations; take ar or "
-                             "ordered-insertion")
+            raise ValueError(f"method={method.name!r}: has no likelihood of whole generations; take ar, "
+                             "ordered-insertion or ordered-masks")
         self.method, self.clip = method, clip
         self.prior = copy.deepcopy(method).requires_grad_(False).eval()
         self.optimiser = torch.optim.Adam(method.parameters(), lr)

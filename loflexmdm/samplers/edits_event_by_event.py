@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..process.channels import Delete, Draw, Substitute
-from .draws import inverse_cdf, nucleus
-from .event_by_event import EventByEvent, at_items, write_token
-from .state import Info, State, room, too_short
+from .event_by_event import at_items, write_token
+from .masks_event_by_event import EventByEventMasks
+from .state import State, room
 
 # %% ../../nbs/samplers/16_edits_event_by_event.ipynb #92ae6af2
 class Replace(Substitute):
@@ -31,7 +31,7 @@ class Remove(Delete):
 
 # %% ../../nbs/samplers/16_edits_event_by_event.ipynb #d0c263f2
 @dataclass(frozen=True)
-class EventByEventEdits(EventByEvent):
+class EventByEventEdits(EventByEventMasks):
     """One edit per step: an outcome, then its token. Exact for the model, but for `temperature` and `top_p` of the
     tokens and `gap_temperature` of the outcomes. Insertions and replacements have a token.
 
@@ -40,41 +40,22 @@ class EventByEventEdits(EventByEvent):
     name: ClassVar[str] = "event-by-event-edits"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place", "replace", "remove")  # that it can simulate
     kinds: ClassVar[int] = 3  # outcomes for every item; the first inserts
-    hooked: ClassVar[bool] = False  # whether it takes a `logits_hook`: its outcomes are others
+    per_token: ClassVar[int] = 1  # most events of a token: what has been written stays
 
     @classmethod
     def fits(cls, channels: Sequence[str]) -> bool:
         "Return True if the channels are those of edits, all three."
         return set(channels) == set(cls.channels)
 
-    def draw_gap(
-        self, scores: Float[Tensor, "rows outcomes"], state: State, u: Float[Tensor, " rows"]
-    ) -> tuple[Int[Tensor, " rows"], Bool[Tensor, " rows"], Info]:
-        "Draw the outcome of each row. Returns outcomes (0 in a row that ends), ends, and what is forced."
-        end = scores.shape[1] - 1
-        drawn = inverse_cdf(nucleus(scores, 1.0, self.gap_temperature), u)
-        forced = too_short(state.x, state.limits) & (drawn == end)
-        too_long = self.too_long(scores, state)
-        overflow = too_long.gather(1, drawn[:, None])[:, 0] & ~forced
-
-        # what is not allowed is drawn once more, among the others
-        if (overflow | forced).any():
-            outcome = torch.arange(end + 1, device=scores.device)
-            refused = overflow[:, None] & too_long | forced[:, None] & (outcome == end)
-            drawn = inverse_cdf(nucleus(scores.masked_fill(refused, -torch.inf), 1.0, self.gap_temperature), u)
-        ends = drawn == end
-        return drawn.masked_fill(ends, 0), ends, Info(overflow.long(), torch.zeros_like(drawn), forced.long())
-
     def too_long(self, scores: Float[Tensor, "rows outcomes"], state: State) -> Bool[Tensor, "rows outcomes"]:
-        """Return the outcomes that the largest length forbids: insertions in rows that are full, insertions and
-        replacements after which too few deletions would be left, and the end of a row that is longer."""
+        """Return the outcomes that the largest length forbids. Insertions and replacements after which too few
+        deletions would be left, and the end of a row that is longer."""
         inserts, replaces, deletes = scores[:, :-1].unflatten(1, (self.kinds, -1)).unbind(1)
         left = room(state.x, state.limits)
         full = (left + (deletes > -torch.inf).sum(-1) <= 0)[:, None]
         never = torch.zeros_like(deletes, dtype=torch.bool)
         in_the_end = torch.cat([full.expand_as(inserts), full.expand_as(replaces), never, left[:, None] < 0], 1)
-        inserted = torch.arange(scores.shape[1], device=scores.device) < inserts.shape[1]
-        return in_the_end | (state.x.lengths >= state.limits.max_length)[:, None] & inserted
+        return in_the_end | super().too_long(scores, state)
 
     def events_of(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]

@@ -59,6 +59,7 @@ class EventByEvent(Sampler):
     refusal: ClassVar[str] = "events come one by one, without masks to rank"  # of others
     options: ClassVar[tuple[str, ...]] = ("gap_temperature",)  # of its own, on the command line
     hooked: ClassVar[bool] = True  # whether it takes a `logits_hook`
+    per_token: ClassVar[int] = 1  # most events of a token
     gap_temperature: float = 1.0  # temperature of the distribution of gaps and the end
 
     def __post_init__(self):
@@ -105,7 +106,7 @@ class EventByEvent(Sampler):
 
         ValueError for scores or logits that are NaN or leave nothing, and for more events than a row has tokens for."""
         no_event, no_token = undrawable(scores), undrawable(logits) & written
-        endless = state.tau >= state.born
+        endless = state.tau >= self.per_token * state.born
 
         # one question for all, because the answer waits for the device
         if not bool((no_event | no_token | endless).any()): return

@@ -8,6 +8,7 @@ from ordered_models import VOCABULARY, sequences, with_noise
 from loflexmdm.methods import ordered_insertion
 from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig, prompt_of, whole_tiles
+from loflexmdm.methods.ordered_masks import OrderedMasks, OrderedMasksConfig
 from loflexmdm.methods.sampling import generate
 from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.networks import order_causal
@@ -15,7 +16,8 @@ from loflexmdm.networks.order_causal import OrderCausal
 from loflexmdm.process.states import Pairs
 
 pytestmark = pytest.mark.usefixtures("two_blocks")
-KINDS = [(OrderedInsertion, OrderedInsertionConfig), (OrderedEdits, OrderedEditsConfig)]
+KINDS = [(OrderedInsertion, OrderedInsertionConfig), (OrderedMasks, OrderedMasksConfig),
+         (OrderedEdits, OrderedEditsConfig)]
 late = pytest.mark.parametrize("late", [0, 1])
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0].name)
 

@@ -6,13 +6,15 @@ from ordered_models import VOCABULARY, sequences, with_noise
 
 from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
+from loflexmdm.methods.ordered_masks import OrderedMasks, OrderedMasksConfig
 from loflexmdm.networks import order_causal
 from loflexmdm.networks.order_causal import OrderCausal, Packing
 from loflexmdm.networks.transformer import HeadNorm, NormedHeads
 from loflexmdm.process.states import PAD, Pairs, collate, filled_example
 
 pytestmark = pytest.mark.usefixtures("two_blocks")
-KINDS = [(OrderedInsertion, OrderedInsertionConfig), (OrderedEdits, OrderedEditsConfig)]
+KINDS = [(OrderedInsertion, OrderedInsertionConfig), (OrderedMasks, OrderedMasksConfig),
+         (OrderedEdits, OrderedEditsConfig)]
 late = pytest.mark.parametrize("late", [0, 1])
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0].name)
 orders = pytest.mark.parametrize("orders", [1, 2])
@@ -30,7 +32,7 @@ def model(kind, late, orders=1):
     method, config = kind
     torch.manual_seed(0)
     more = dict(coupling="pairs") if method is OrderedEdits else {}
-    if orders == 1: more |= dict(order="uniform")
+    if orders == 1: more |= dict(order="uniform") | (dict(unmask="uniform") if method is OrderedMasks else {})
     sizes = dict(size="test", order_size="test", max_length=20)
     return with_noise(method(VOCABULARY, config(query_blocks=late, **sizes, **more)), 0.5)
 

@@ -11,6 +11,7 @@ from loflexmdm.molecules.substituents import Substituents, empty_points, substit
 from loflexmdm.process.states import Vocabulary, collate, parse_prompt
 from loflexmdm.samplers import EventByEvent
 from loflexmdm.samplers.edits_event_by_event import EventByEventEdits
+from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
 
 VOCABULARY = Vocabulary(["C", "N", "O", "=", "1", "(", ")"])
 PROMPT = ["C", "(", ..., ")", "C", "(", ..., ")", "N", ...]
@@ -90,11 +91,11 @@ def test_a_model_from_left_to_right_does_not_pass_an_empty_point(in_order, allow
 
 
 def test_hooks_that_do_not_fit_are_refused():
-    "A function, as other samplers take, has no word on gaps; edits have other outcomes."
+    "A function, as other samplers take, has no word on gaps; masks and edits have other outcomes."
     with pytest.raises(ValueError, match="must have the methods gaps and tokens"):
         EventByEvent(logits_hook=lambda logits, x, tau: logits)
-    with pytest.raises(ValueError, match="logits_hook: EventByEventEdits takes none"):
-        EventByEventEdits(logits_hook=Recorded())
+    for kind in (EventByEventMasks, EventByEventEdits):
+        with pytest.raises(ValueError, match=f"logits_hook: {kind.__name__} takes none"): kind(logits_hook=Recorded())
     assert EventByEvent(logits_hook=Recorded()).logits_hook is not None
 
 

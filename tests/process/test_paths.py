@@ -10,6 +10,7 @@ from loflexmdm.process.paths import Coupling, Inserting, InsertUnmask, TwoClocks
 from loflexmdm.process.states import CLEAN, DROPPED, MASKED, Vocabulary, collate, prefix_example
 from loflexmdm.samplers.edits_event_by_event import Remove, Replace
 from loflexmdm.samplers.event_by_event import Place
+from loflexmdm.samplers.masks_event_by_event import Decide, PlaceMask
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.registries import METHODS
 
@@ -111,6 +112,6 @@ def test_the_first_state_of_a_path_is_its_coupling():
 
 def test_every_channel_says_whether_it_is_clocked():
     METHODS.all()  # whose modules define channels
-    event_by_event = {Place.name, Replace.name, Remove.name}
+    event_by_event = {Place.name, PlaceMask.name, Decide.name, Replace.name, Remove.name}
     assert {name for name, channel in CHANNELS.items() if not channel.clocked} == {"append", "fill", *event_by_event}
     assert all(CHANNELS[name].clocked for path in PATHS for name in path.channels)

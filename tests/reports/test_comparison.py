@@ -175,13 +175,13 @@ def test_differences_ignore_what_leaves_the_weights_alone():
     assert differences(recipe_from(override(r.as_dict(), lr=1.0, kinds=1)), r.as_dict()) == ["task.kinds", "train.lr"]
 
 TEXTS = ("micro", "cosine", "forward", "corrupted", "shuffled:0.5", "time", "interpolate", "bert", "gpt2",
-         "hugging_face", "uniform,left_to_right")  # of settings that are texts
+         "hugging_face", "uniform,left_to_right", "at_once,uniform")  # of settings that are texts
 TOGETHER = (  # settings that need each other
     dict(network="hugging_face", network_config="bert"), dict(network="hugging_face", network_config="gpt2"),
     dict(order_network="hugging_face", order_network_config="bert"), dict(order="given", given="forward"),
 )
 
-REFUSED = [("ordered-edits", "merge")]  # inherited, and no other value is accepted
+REFUSED = [("ordered-masks", "merge"), ("ordered-edits", "merge")]  # inherited, and no other value is accepted
 
 
 def other_values(field):

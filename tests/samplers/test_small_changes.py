@@ -15,6 +15,7 @@ from loflexmdm.samplers.choose import sampler_from
 from loflexmdm.samplers.draws import check_whole, most_confident
 from loflexmdm.samplers.edits_event_by_event import EventByEventEdits
 from loflexmdm.samplers.left_to_right import check_prefixes
+from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
 from loflexmdm.samplers.simulate import EditTrajectory, _Harvest
 from loflexmdm.samplers.state import advance
 from loflexmdm.samplers.tau_leaping import leaps, one_event, log_prob_within
@@ -234,7 +235,8 @@ def test_tokens_keep_their_numbers():
 
 
 OUTCOMES = {  # of three items: each row's drawn outcome
-    EventByEvent: dict(place=1, end=3), EventByEventEdits: dict(place=1, replace=4, remove=7, end=9),
+    EventByEvent: dict(place=1, end=3), EventByEventMasks: dict(place=1, decide=4, end=6),
+    EventByEventEdits: dict(place=1, replace=4, remove=7, end=9),
 }
 
 

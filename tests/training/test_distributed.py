@@ -54,10 +54,11 @@ def test_two_processes_begin_what_four_finish(whole, tmp_path):
     dict(options=dict(order="fixed", states=1)),
     dict(options=dict(plain=0.25, readings="event"), accumulate=2, shard=True),
     dict(method="ordered-insertion", options=dict(order="learned", order_size="nano")),
+    dict(method="ordered-masks", options=dict(order="learned", order_size="nano")),
     dict(method="ordered-insertion", options=dict(order="mixture", order_size="nano", components="uniform,backward",
                                                   trial=1)),
     *(dict(method=method) for method in ("flexmdm", "mdm", "genmd4", "papl", "ar")),
-], ids=["fixed order", "shards", "ordered insertion", "mixture", "flexmdm", "mdm",
+], ids=["fixed order", "shards", "ordered insertion", "ordered masks", "mixture", "flexmdm", "mdm",
         "genmd4", "papl", "ar"])
 @pytest.mark.slow
 def test_two_processes_have_the_weights_of_one(work, tmp_path):

@@ -29,7 +29,7 @@ pytestmark = [
 ]
 GPU = torch.device("cuda", 0)
 NAMES = "ar", "mdm", "genmd4", "papl", "flexmdm", "loflexmdm", "loinsert", "lounmask", "did", "ilm", "ip"
-ORDERED = ("ordered-insertion",)
+ORDERED = "ordered-insertion", "ordered-masks"
 every_method = pytest.mark.parametrize("name", NAMES + ORDERED + ("editflow",))
 
 
