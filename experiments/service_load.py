@@ -3,8 +3,8 @@
     python experiments/service_load.py --seconds 60 --workers 2
 
 Prints, as JSON: requests per second, median, 99th percentile and longest of the ordinary clients, without and with the
-worst one; the statuses that each got; memory of all processes; and the seconds until calls are answered again after all
-workers were killed. Each client has an address of its own in 127.0.0.0/8, as on a network."""
+worst one; the statuses that each got; memory of all processes before and after each; and the seconds until calls are
+answered again after all workers were killed. Each client has an address of its own in 127.0.0.0/8, as on a network."""
 import argparse
 import asyncio
 import json
@@ -105,12 +105,13 @@ async def main():
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     process, address = start(options.workers, 10)
-    before = memory(process.pid)
+    used = [memory(process.pid)]
     found = dict(workers=options.workers, load_average=os.getloadavg()[0])
     for name, with_worst in dict(alone=False, beside_the_worst=True).items():
         found[name] = await phase(address, options.seconds, with_worst)
-        print(json.dumps({name: found[name]}), file=sys.stderr, flush=True)
-    found |= dict(memory_mb=[before, memory(process.pid)], recovery_seconds=await recovery(process.pid, address))
+        used.append(memory(process.pid))
+        print(json.dumps({name: found[name], "memory_mb": used}), file=sys.stderr, flush=True)
+    found |= dict(memory_mb=used, recovery_seconds=await recovery(process.pid, address))
     begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)

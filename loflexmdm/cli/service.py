@@ -412,24 +412,17 @@ def add_serving(parser: Parser, default: type[ServeOptions]):
 
 
 def opened_socket(host: str, port: int) -> socket.socket:
-    "Return a listening socket. OSError for an address in use or not this machine's."
-    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind((host, port))
-        made.listen()  # a call before the server runs waits for it
+    "Return a listening socket, where calls wait for the server. OSError for an address in use or not this machine's."
+    try: return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        made.close()
-        raise OSError(f"--host {host} --port {port}: {error.strerror or error}; choose another --port") from None
-    return made
+        reason = str(error.strerror).partition(" (while")[0]
+        raise OSError(f"--host {host} --port {port}: {reason}; choose another --port") from None
 
 
 def run_server(options: ServeOptions, with_page: Callable | None = None):
     """Answer requests until the process is stopped. `with_page(app, models, workers, budget, address)` adds a page and
     returns what else `Door` is told."""
-    try: import prometheus_client  # noqa: F401
-    except ImportError: raise ImportError(NEEDED) from None
-    try: import fastapi, uvicorn  # noqa: E401, F401
+    try: import fastapi, prometheus_client, uvicorn  # noqa: E401, F401
     except ImportError: raise ImportError(NEEDED) from None
     if not 0 <= options.port < 65536: raise ValueError(f"--port {options.port}: must be from 0 to 65535")
     for name, n in dict(workers=options.workers, threads=options.threads, rows=options.rows).items():

@@ -70,7 +70,7 @@ class Generated(Samples):
 
     @property
     def fillings(self) -> list[list[str]]:
-        "What each sequence has in the gaps of its prompt, as texts, which `Model.score_fillings` takes."
+        "Texts in the gaps of the prompt of each sequence, as `Model.score_fillings` takes them."
         rows, vocabulary = zip(self.sources, self.sequences, self.free, strict=True), self.model.vocabulary
         found = [fillings_of(s.tokens, vocabulary.decode(ids), free, vocabulary) for s, ids, free in rows]
         return [[self.model.text(tokens) for tokens in gaps] for gaps in found]

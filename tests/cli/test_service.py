@@ -84,7 +84,9 @@ def test_lines_are_the_rows_of_the_whole(client, post):
 def test_fillings_make_the_texts(post):
     rows = post("fill", model="molecules-leads", prompts="CC(=O)N...c1ccccc1", n=3, seed=0).json()
     assert [f"CC(=O)N{row['fillings'][0]}c1ccccc1" for row in rows["rows"]] == [row["text"] for row in rows["rows"]]
-    assert post("fill", model="molecules-leads", prompts="CCO").status_code == 422
+    [row] = post("fill", model="molecules-leads", prompts=[[*"CC", "...", "O"]], n=1, seed=0).json()["rows"]
+    assert f"CC{row['fillings'][0]}O" == row["text"]
+    assert post("fill", model="molecules-leads", prompts=["CCO", [*"CCO"]]).status_code == 422
 
 
 @pytest.mark.parametrize("name, body, status, says", [
@@ -171,6 +173,17 @@ def test_a_departed_client_ends_its_call_and_holds_up_nobody(server):
         while "loflexmdm_running 0.0" not in httpx.get(f"{address}/metrics").text:
             assert time.monotonic() - begun < 20
             time.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sender, client", [("127.0.0.1", "203.0.113.7"), ("127.0.0.9", "127.0.0.9")])
+def test_the_address_that_a_proxy_forwards_counts_where_the_proxy_is_trusted(server, sender, client):
+    process, address = server
+    headers = {"X-Forwarded-For": "203.0.113.7", "X-Request-ID": f"from-{sender}"}
+    with httpx.Client(transport=httpx.HTTPTransport(local_address=sender)) as http:
+        http.get(f"{address}/v1/models", headers=headers)
+    record = next(record for record in map(json.loads, process.stdout) if record["id"] == headers["X-Request-ID"])
+    assert record["client"] == client
 
 
 @pytest.mark.slow

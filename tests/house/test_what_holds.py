@@ -1,7 +1,12 @@
 "The page of the papers' claims: every row has a verdict, its links lead to sections that exist, and all are counted."
+import importlib
 import json
 import re
+import sys
 from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from house.test_formulas import NBS, TITLES, broken
 
@@ -38,7 +43,27 @@ def test_a_claim_stands_once():
 def test_links_lead_to_sections(): assert not broken(LINKS)
 
 
+def commands() -> list[str]:
+    "The commands of the rows, each once, and those of a loop for each of its words."
+    found = dict.fromkeys(line for row in ROWS for part in row[5].split("; `") for line in [part.strip("`")])
+    for line in list(found):
+        if loop := re.fullmatch(r"for c in (.+); do (.+); done", line):
+            del found[line]
+            found |= dict.fromkeys(loop[2].replace("$c", word) for word in loop[1].split())
+    return list(found)
+
+
 def test_every_row_has_a_command_whose_file_exists():
-    named = {name for row in ROWS for name in re.findall(r"(experiments/\S+\.py|nbs/\S+\.ipynb)", row[5])}
-    assert all(re.search(r"`(python experiments|nbdev-test --path nbs)/", row[5]) for row in ROWS)
-    assert [name for name in named if not (NBS.parent / name).exists()] == []
+    assert all(re.fullmatch(r"(`[^`]+`)(; `[^`]+`)*", row[5]) for row in ROWS)
+    named = [re.match(r"(?:python|nbdev-test|loflexmdm train) (\S+)", line) for line in commands()]
+    assert all(named) and [m[1] for m in named if not (NBS.parent / m[1]).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_commands_are_accepted(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(NBS.parent / "experiments")
+    for script, *words in [line.split()[1:] for line in commands() if line.startswith("python ")]:
+        main = importlib.import_module(Path(script).stem).main
+        monkeypatch.setattr(sys, "argv", [script, *words, "--help"])  # read after the words before it
+        with pytest.raises(SystemExit) as stopped: main()
+        assert stopped.value.code == 0, capsys.readouterr().err
