@@ -32,7 +32,8 @@ setup(
     packages=find_packages(include=["loflexmdm", "loflexmdm.*"]),
     include_package_data=True,
     package_data={
-        "loflexmdm": ["py.typed", "papers.bib", "recipe.schema.json", "help.json", "presets/*.toml", "molecules/scores/*.gz",
+        "loflexmdm": ["py.typed", "papers.bib", "recipe.schema.json", "help.json", "presets/*.toml",
+                      "molecules/scores/*.gz",
                       "structure_editor/*", "pretrained_models/*/*"]
     },
     entry_points={key: lines(key) for key in meta if key.startswith("loflexmdm.")}

@@ -26,7 +26,8 @@ LADDERS = dict(  # the front's pages, in reading order; those of a room are numb
         "gaps_compared", "real_data", "log_anomalies", "training_on_a_gpu", "lesson", "course",
     ),
     how_to=(
-        "install", "versions", "choose_a_sampler", "condition_on_a_prompt", "ask_for_a_rule", "read_samples", "pandas_and_files",
+        "install", "versions", "choose_a_sampler", "condition_on_a_prompt", "ask_for_a_rule", "read_samples",
+        "pandas_and_files",
         "molecule_files", "optimise", "seeds", "resume_a_run", "log_and_sweep", "run_a_service", "more_than_one_gpu",
         "fine_tune", "import_a_checkpoint", "compare_methods", "report_a_bound", "your_own_tokenizer",
         "your_own_network", "add_your_own", "benchmarks", "faq",

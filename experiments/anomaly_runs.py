@@ -1,6 +1,7 @@
 """Which lines of a log are odd: `python experiments/anomaly_runs.py --seeds 0 1 2 --seconds 60`.
 
-200,000 usual lines are learned, and 10,000 later ones are scored, 500 of them odd in one of five ways (`log_lines.planted`).
+200,000 usual lines are learned, and 10,000 later ones are scored, 500 of them odd in one of five ways
+(`log_lines.planted`).
 An autoregressive model scores a line by its nats, its worst token, or its excess: nats beyond what the model expects.
 Beside it: the rarity of the template that Drain3 finds, and isolation forests, on counts of templates in windows of
 twenty lines, and on the template and the values of a line. Rows, with recall at rates of false alarms and precision at
@@ -30,7 +31,8 @@ TRAINED, SCORED, EACH, WINDOW = 200_000, 10_000, 100, 20
 MEASURED = 2  # CPU seconds of steps whose pace is taken
 NUMBER = re.compile(r"\d+(\.\d+)?")
 MODEL = dict(method="ar", size="nano")
-TRAIN = dict(optimiser="muon", lr=3e-3, schedule="flat", warmup=50, ema=0.99, log_every=100, batch_size=16, valid_size=64)
+TRAIN = dict(optimiser="muon", lr=3e-3, schedule="flat", warmup=50, ema=0.99, log_every=100, batch_size=16,
+             valid_size=64)
 
 
 def figures(scores: Sequence[float], kinds: Sequence[str]) -> dict:

@@ -85,7 +85,8 @@ SINGLE = ("left_to_right", "right_to_left", "middle_out", "learned")
 ALL = "uniform,left_to_right,right_to_left"
 ENTRANTS = dict(
     ar=dict(method="ar", size="nano"), left_to_right=INSERTION | dict(order="left_to_right"),
-    right_to_left=INSERTION | dict(order="right_to_left"), middle_out=INSERTION | dict(order="given", given="middle_out"),
+    right_to_left=INSERTION | dict(order="right_to_left"),
+    middle_out=INSERTION | dict(order="given", given="middle_out"),
     learned=INSERTION | dict(order="learned", slope=1.0), mixture=INSERTION | dict(order="mixture", orders=1),
     mixture_network=INSERTION | dict(order="mixture", components=f"{ALL},network"),
 )

@@ -1,4 +1,5 @@
-"""Load test of `loflexmdm serve` on the loopback address: seven ordinary clients beside one that sends the worst requests.
+"""Load test of `loflexmdm serve` on the loopback address: seven ordinary clients beside one that sends the worst
+requests.
 
     python experiments/service_load.py --seconds 60 --workers 2
 

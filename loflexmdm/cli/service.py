@@ -169,7 +169,7 @@ class Door:
             return 400, f"host {clip(host)} is not served; allow it by --allowed-hosts {host_of(host) or 'NAME'}"
         if origin and method not in ("GET", "HEAD") and origin.partition("//")[2].lower() != host.lower():
             if host_of(origin) not in self.trusted: return 403, f"origin {clip(origin)} may not send requests"
-        if self.token and path not in OPEN and not self.authorised(headers.get("authorization", "")):
+        if self.token and path not in OPEN and not self.has_token(headers.get("authorization", "")):
             return 401, f"a token is needed: Authorization: Bearer, with the value of {TOKEN} where the service runs"
         size = headers.get("content-length", "0")
         if not size.isdecimal() or int(size) > BODY.now: return 413, f"body: at most {BODY.now:,} bytes are allowed"
@@ -178,7 +178,7 @@ class Door:
         if not (self.page and self.page.fullmatch(asked)): return 404, f"{clipped_line(asked, 100)}: is not served"
         if self.session.fullmatch(asked) and self.cookie(headers) not in cookies: return 403, "open the page first"
 
-    def authorised(self, given: str) -> bool:
+    def has_token(self, given: str) -> bool:
         "Return True for the token as `Bearer TOKEN`, or as the password of `Basic`, for which a browser asks."
         kind, _, value = given.partition(" ")
         if kind.lower() == "basic":
@@ -321,15 +321,15 @@ def add_errors(app):
     from starlette.exceptions import HTTPException
     from starlette.requests import ClientDisconnect
 
-    def told(request, status: int, reason: str, **more) -> JSONResponse:
+    def error_response(request, status: int, reason: str, **more) -> JSONResponse:
         more |= dict(error=clipped_line(reason), request_id=request.scope["request_id"])
         return JSONResponse(more, status, {"retry-after": "5"} if status == 503 else None)
     add = app.add_exception_handler
-    add(RequestValidationError, lambda request, e: told(request, *first_line(e.errors())))
-    add(HTTPException, lambda request, e: told(request, e.status_code, str(e.detail)))
+    add(RequestValidationError, lambda request, e: error_response(request, *first_line(e.errors())))
+    add(HTTPException, lambda request, e: error_response(request, e.status_code, str(e.detail)))
     add(ClientDisconnect, lambda request, e: Response(status_code=499))
     for kind in ValueError, OSError, RuntimeError:
-        add(kind, lambda request, e: told(request, status_of(e), str(e), **getattr(e, "so_far", {})))
+        add(kind, lambda request, e: error_response(request, status_of(e), str(e), **getattr(e, "so_far", {})))
 
 # %% ../../nbs/cli/19_service.ipynb #sr000018
 def docs_page(schema: Mapping) -> str:
@@ -370,7 +370,7 @@ def service(workers: Workers, models: Sequence[dict], budget: Budget, counts: Co
     get = lambda path, text, kind=JSONResponse: app.get(path, summary=text, response_class=kind)
 
     @get("/v1/models", "Return name, task, method and uses of each model.")
-    def named(): return models
+    def list_names(): return models
     @get("/health", "Answer as long as the server runs.")
     def health(): return dict(status="ok")
     @get("/ready", "Answer 200 if a worker can take calls, else 503.")

@@ -266,7 +266,7 @@ def project(law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"
 
     The projection is the mean of the aligned intensities over sequences and alignments given x. `index` (rows,) names
     partial sequences, `tau` (rows,) holds clock readings > 0, and each field has shape (rows, width[, vocabulary]). The
-    token law is uniform where there is no mask."""
+    token distribution is uniform where there is no mask."""
     # aligned states that contract to the partial sequence
     elsewhere = law.space.seen != index[:, None]
     joint = _joint(law, tau).masked_fill(elsewhere, -torch.inf)

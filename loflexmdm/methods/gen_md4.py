@@ -106,7 +106,7 @@ class GenMD4(Canvas, Method):
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
         """Compute intensities at clock readings `tau`, (batch,). Each mask shows at the rate sum_i w_i mu_i.
 
-        The token law is that of the shown token, proportional to w mu; `speed` holds w."""
+        The token distribution is that of the shown token, proportional to w mu; `speed` holds w."""
         logits, w = self.token_logits(x, tau), self.speed
 
         # a mask is shown at the rate of its unknown token: on average sum_i w_i mu_i

@@ -180,7 +180,7 @@ class MaskedDiffusion(Canvas, Method):
     @property
     def default_sampler(self) -> Sampler:
         """Event sampler: one mask per call, at its own time. It is exact, as nothing depends on time between
-        events (but with `time`, the token law)."""
+        events (but with `time`, the token distribution)."""
         return EventDriven(exact=False)
 
     def logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:

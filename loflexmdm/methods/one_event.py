@@ -228,7 +228,7 @@ class LoUnmask(Canvas, OneEvent):
         return self.canvas(batch)
 
     def rates(self, x: PartialSequences, h: Float[Tensor, "batch length width"]) -> Intensities:
-        "Compute the rate of every mask, and the token law. From hidden states; rates are 0 elsewhere."
+        "Compute the rate of every mask, and the token distribution. From hidden states; rates are 0 elsewhere."
         rate = torch.ones(h.shape[:2], device=h.device) if self.unmask is None else positive_rate(self.unmask(h))
         return Intensities(unmask=rate * x.masked, logits=token_laws(self.token, h))
 

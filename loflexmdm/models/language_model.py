@@ -98,12 +98,12 @@ class Likelihoods:
         tokens, law = self.tokens(context)[-(self.room - 1):], dict(temperature=temperature, top_p=top_p)
         if not do_sample or temperature == 0: law = dict(top_p=1e-6)
         most = min(self.room, len(tokens) + max_gen_toks)
-        found = self.greedy(tokens, most) if self.forward and len(law) == 1 else self.drawn(tokens, most, law)
+        found = self.greedy(tokens, most) if self.forward and len(law) == 1 else self.draw_tokens(tokens, most, law)
         text = self.model.task.text(found)
         cuts = [text.find(stop) for stop in ([until] if isinstance(until, str) else until)]
         return text[:min([at for at in cuts if at >= 0], default=len(text))]
 
-    def drawn(self, tokens: Sequence[str], most: int, law: dict) -> list[str]:
+    def draw_tokens(self, tokens: Sequence[str], most: int, law: dict) -> list[str]:
         "Draw a continuation of a prompt, up to `most` tokens with it."
         [ids] = self.model.sample([tokens], max_length=most + 1, seed=self.seed, **law).completions()
         return self.model.vocabulary.decode(ids)

@@ -294,7 +294,7 @@ class Model:
         token is locked."""
         is_text = isinstance(sequence, str)
         tokens = self._reader(sequence).edits.source(sequence, variant) if is_text else sequence
-        locked = [False] * len(tokens) if self.method.task is None else self.task.edits.locked(tokens)
+        locked = [False] * len(tokens) if self.method.task is None else self.task.edits.locked_tokens(tokens)
         if keep is not None: locked = self.task.edits.keep(tokens, keep)
         if tokens and all(locked): raise ValueError(f"keep={keep!r}: locks every token; leave some free")
         return tokens, locked

@@ -43,8 +43,8 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu", all
     """Return the named or saved model, ready to sample on `device`. It is a model of the package or one in a directory.
 
     In the package: star-tiny and star-medium-ordered (paths in graphs), key-adder and key-adder-fixed (sums that need
-    an order), molecules, molecules-leads, molecules-chembl, molecules-moses-ar, lead-edits and repair-text. Others are in
-    the repository, in `experiments/models`.
+    an order), molecules, molecules-leads, molecules-chembl, molecules-moses-ar, lead-edits and repair-text. Others
+    are in the repository, in `experiments/models`.
 
     A name of the package wins over a directory in the working directory, with a warning; ./NAME, or a Path, is the
     directory. `hf://owner/name`, with `@revision` after it if needed, is a model on the Hugging Face hub (`from_hub`).

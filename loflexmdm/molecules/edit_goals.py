@@ -127,7 +127,7 @@ def edit_goals(goal: str | None = None, measured: str | None = None, function: s
     goals = tuple(map(read_goal, goal.split(","))) if goal else ()
     further, remarks = {}, []
     if function:
-        further[function.rpartition(":")[2]] = _called(scorer := Scorer(function))
+        further[function.rpartition(":")[2]] = _numeric_score(scorer := Scorer(function))
         atexit.register(scorer.close)
     table = read_compounds(measured) if measured else None
     columns = () if table is None else table.columns
@@ -146,7 +146,7 @@ def _check_name(goal: Goal, known: list[str]):
                      f"{', '.join(known)}; a column needs measured=TABLE, a function of yours function=FILE.py:NAME")
 
 
-def _called(score: Callable[[str], tuple[float | None, str]]) -> Callable[[str], float]:
+def _numeric_score(score: Callable[[str], tuple[float | None, str]]) -> Callable[[str], float]:
     "Return a score as a number, nan where it has none."
     def value(smiles: str) -> float:
         found, _ = score(smiles)

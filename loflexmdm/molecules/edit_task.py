@@ -38,7 +38,7 @@ from .notation.substructures import find_substructure
 from .pictures import stages_picture
 from .scores.alerts import alerts, catalogue
 from .scores.metrics import Judged, bit_rows, flaw, judge, qed_sa, tanimoto
-from .stand_ins import MARK, Core, core_of, rejoined
+from .stand_ins import MARK, Core, core_of, rejoin
 from ..process.states import Pair, Vocabulary, prefix_example
 from ..process.streams import UNLIMITED
 from ..samplers import Samples
@@ -435,7 +435,7 @@ class LeadEdits(TaskEdits):
 
     def _has_room(self, tokens: Sequence[str]) -> bool: return self.task.fits([*tokens, *tokens[:ROOM]])
 
-    def locked(self, tokens: Sequence[str]) -> list[bool]:
+    def locked_tokens(self, tokens: Sequence[str]) -> list[bool]:
         "Return the mask of what is never changed: the stand-in of a core."
         return [isinstance(tokens, Core) and token == MARK for token in tokens]
 
@@ -443,7 +443,7 @@ class LeadEdits(TaskEdits):
         "Return the mask of tokens locked by a fragment. ValueError if it does not match, and for SELFIES."
         if self.task.config.notation != "smiles":
             raise ValueError(f"keep={text!r}: only SMILES can be locked; this model writes {self.task.config.notation}")
-        return [a or b for a, b in zip(kept_tokens(tokens, text), self.locked(tokens), strict=True)]
+        return [a or b for a, b in zip(kept_tokens(tokens, text), self.locked_tokens(tokens), strict=True)]
 
     def describe(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
         """Return a row per product with SMILES, state, QED, gains in QED and SA, similarity, whether the scaffold is
@@ -519,7 +519,7 @@ class MoleculeEditsTask(_MatchedMolecules):
         "Convert samples to SMILES, unchecked; None if undecodable. Those of a `Core` among `sources` get its part."
         made = [_product(self.vocabulary.decode(s), self.config.notation) for s in samples.sequences]
         rows = zip(made, sources or made, strict=True)
-        return [rejoined(text, source.part) if isinstance(source, Core) else text for text, source in rows]
+        return [rejoin(text, source.part) if isinstance(source, Core) else text for text, source in rows]
 
     def smiles_of(self, samples: Samples) -> list[str | None]:
         "Return canonical SMILES of products, None if invalid."

@@ -60,9 +60,9 @@ class Relink:
         "Propose children with both ends, and molecules with drawn linkers."
         n = round(self.size * self.share) if self.model is not None else 0
         genetic: Proposer = BetweenEnds(Genetic(SPARE * (self.size - n), ranked=True), self.ends, self.request)
-        return list(dict.fromkeys(genetic(population, rng)))[:self.size - n] + self.drawn(population, n, rng)
+        return list(dict.fromkeys(genetic(population, rng)))[:self.size - n] + self.draw_linkers(population, n, rng)
 
-    def drawn(self, population: Sequence[Call], n: int, rng: random.Random) -> list[tuple[str, str]]:
+    def draw_linkers(self, population: Sequence[Call], n: int, rng: random.Random) -> list[tuple[str, str]]:
         "Draw molecules with linkers of about the size of a parent's."
         if not n: return []
         weights = [1 / (k + 2) for k in range(len(population))]

@@ -363,7 +363,8 @@ def keep(samples: Samples, which: Iterable[bool]) -> Samples:
     pick = lambda rows: rows if rows is None else [r for r, w in zip(rows, which) if w]
     return Samples(
         pick(samples.sequences), pick(samples.free), samples.network_calls, samples.row_evaluations,
-        samples.overflow, samples.overflowing, samples.violations, samples.forced, trajectories=pick(samples.trajectories),
+        samples.overflow, samples.overflowing, samples.violations, samples.forced,
+        trajectories=pick(samples.trajectories),
     )
 
 

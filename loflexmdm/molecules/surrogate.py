@@ -43,7 +43,7 @@ class Surrogate(NamedTuple):
 
     @property
     def remark(self) -> str:
-        "What is to be known of the predictions, in a line."
+        "Return the error of the predictions, in a line."
         worth = "; no better than their mean" * (self.error >= self.spread)
         return (f"{self.column}: predicted from {self.molecules:,} molecules, with an error of {self.error:.2g} on "
                 f"those left out (standard deviation {self.spread:.2g}){worth}")

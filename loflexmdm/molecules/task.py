@@ -199,7 +199,8 @@ class _MoleculeData(Task):
         if held := small_note(self._held_out): lines.append(held)
         if lacking := self.missing_tokens():
             others = ", ".join(models_with(lacking, self.kind))
-            lines.append(f"tokens outside the vocabulary: {_frequent_tokens(lacking)}" + f"; known to {others}" * bool(others))
+            shown = f"tokens outside the vocabulary: {_frequent_tokens(lacking)}"
+            lines.append(shown + f"; known to {others}" * bool(others))
         rows = self.molecules.examples
         such = [f"row {row}, {clip(text)} ({reason})" for reason in rows for row, text in rows[reason][:1]]
         if such: lines.append(f"for example: {', '.join(such)}")
@@ -359,7 +360,8 @@ class _PropertyClasses(_MoleculeData):
         self._check_files()
         options = Cleaning(c.slicer, salts=c.salts, notation=c.notation)
         try:
-            found = read_measurements(c.source, c.condition, c.column, options, c.limit, _shows_progress(), c.replicates)
+            found = read_measurements(c.source, c.condition, c.column, options, c.limit, _shows_progress(),
+                                      c.replicates)
         except ValueError as e: raise ValueError(f"condition={c.condition!r}: choose {_ASKABLE} ({e})") from None
 
         # such molecules are used, but an incomplete column deserves a warning

@@ -521,5 +521,5 @@ class TransformerNetwork:
         kind = CausalTransformer if causal else Transformer
         keywords = transformer_options(options)
         if "prefix" in keywords and not causal:
-            raise ValueError(f"network_config={options!r}: prefix is for methods that write from left to right, ar and fim")
+            raise ValueError(f"network_config={options!r}: prefix is for methods that write left to right, ar and fim")
         return kind(vocabulary_size, size_named(size), **keywords)

@@ -52,7 +52,7 @@ class Intensities(NamedTuple):
         return self.map(pick)
 
     def dense(self) -> "Intensities":
-        "Replace token laws by tensors."
+        "Replace token distributions by tensors."
         return self.map(as_tensors)
 
     @staticmethod
@@ -94,7 +94,7 @@ class IntensityFn(Protocol):
 
 # %% ../../nbs/process/07_intensities.ipynb #23a3f5b6
 def as_tensors(value):
-    "Replace token laws by dense logits, in lists and tuples too, recursively."
+    "Replace token distributions by dense logits, in lists and tuples too, recursively."
     if isinstance(value, ActsAsTensor): return value.dense()
     if type(value) in (list, tuple): return type(value)(map(as_tensors, value))
     return value
@@ -146,7 +146,7 @@ class TokenLaws(ActsAsTensor):
 
     @staticmethod
     def of(logits: "Tensor | TokenLaws") -> "TokenLaws":
-        "Wrap logits (batch, length, vocabulary) as token laws. Token laws are returned unchanged."
+        "Wrap logits (batch, length, vocabulary) as token distributions. Token distributions are returned unchanged."
         if isinstance(logits, TokenLaws): return logits
         return TokenLaws(lambda known: known, logits)
 
@@ -232,7 +232,7 @@ Logits = Float[Tensor | TokenLaws, "*batch length vocabulary"]
 
 
 def cat_laws(parts: Sequence[TokenLaws]) -> TokenLaws:
-    "Concatenate token laws of one kind."
+    "Concatenate token distributions of one kind."
     # offset the rows of each part by the sizes of the previous ones
     rows = (len(p.known[0]) if p.known else 0 for p in parts)
     start = accumulate(rows, initial=0)
@@ -247,7 +247,7 @@ def cat_laws(parts: Sequence[TokenLaws]) -> TokenLaws:
     return new
 
 # %% ../../nbs/process/07_intensities.ipynb #9563a958
-_UNREAD = ContextVar("token laws are wanted", default=False)
+_UNREAD = ContextVar("token distributions are wanted", default=False)
 
 
 @contextmanager
@@ -276,7 +276,7 @@ def log_probs_at(
     where: Bool[Tensor, "batch length"],
 ) -> Float[Tensor, "batch length"]:
     "Return log-probabilities of `token` at the columns `where`. 0 in other columns, where the law may give -inf."
-    # only these columns of token laws are computed, and cached for later reads
+    # only these columns of token distributions are computed, and cached for later reads
     laws = logits if isinstance(logits, TokenLaws) else TokenLaws.of(logits)
     index, read = laws.select(where, keep=True)
     log_p = torch.log_softmax(read, -1)

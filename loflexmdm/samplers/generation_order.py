@@ -5,7 +5,7 @@ ideal order."""
 
 # %% auto #0
 __all__ = ['EVENTS', 'event_named', 'generation_times', 'ranks', 'normalised_order', 'pearson', 'spearman', 'Correlation',
-           'order_correlation', 'idle_share', 'raster', 'plot_raster', 'frames_text', 'plot_order', 'order_by_kind']
+           'order_correlation', 'raster', 'plot_raster', 'frames_text', 'plot_order', 'order_by_kind']
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #26333417
 import math
@@ -104,14 +104,6 @@ def order_correlation(
 def _unit(c: Sequence[float]) -> list[float]:
     "Scale a covariate to [0, 1] within its sequence, dividing by its largest value."
     return [v / (max(c) or 1) for v in c]
-
-# %% ../../nbs/samplers/13_generation_order.ipynb #4f415889
-def idle_share(samples: Samples) -> float:
-    "Compute the share of row evaluations that changed nothing. ValueError without any, or trajectories."
-    if samples.trajectories is None: raise ValueError("samples: no trajectories; sample with record=True")
-    if not samples.row_evaluations: raise ValueError("row_evaluations=0: nothing was evaluated")
-    changes = sum(len(t.frames) - 1 for t in samples.trajectories)
-    return 1 - changes / samples.row_evaluations
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #fb7dcabb
 def raster(trajectory: Trajectory, free: Sequence[bool] | None = None) -> tuple[list[float], np.ndarray]:

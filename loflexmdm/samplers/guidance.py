@@ -58,7 +58,7 @@ def guide(
     scheme: str = "naive",
     x: PartialSequences | None = None,
 ) -> Intensities:
-    """Guide intensities and token laws (Eqs 30-33). `scheme` is `naive`, `fixed` or `weighted`.
+    """Guide intensities and token distributions (Eqs 30-33). `scheme` is `naive`, `fixed` or `weighted`.
 
     `x`, the sequences they belong to, matters for `weighted` with substitutions: a token is never replaced by itself.
     Logits without rates, as from left to right, are mixed too. Rates by token (`speed`) are in the rates and

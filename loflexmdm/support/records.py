@@ -769,11 +769,11 @@ def _xlsx_layout(path: Path, column: str = "", usual: Sequence[str] = TEXT_COLUM
     tables = {title: _below_titles(rows, column, usual) for title, rows in sheets.items() if rows}
     if not tables: raise ValueError(f"{path}: is empty, it holds no records")
 
-    def known(title: str) -> list[bool]:
+    def names_columns(title: str) -> list[bool]:
         names = {cell.strip().lower() for cell in tables[title][0][1]}
         return [column.lower() in names, not names.isdisjoint(usual), not names.isdisjoint(USUAL_NAMES)]
 
-    title = max(tables, key=known)
+    title = max(tables, key=names_columns)
     first, header = tables[title][0]
     notes = [f"the sheet {title} is read, of {clipped_line(', '.join(sheets), 200)}"] * (len(sheets) > 1)
     notes += _header_notes(tables[title], first > sheets[title][0][0])

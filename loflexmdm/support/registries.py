@@ -259,8 +259,8 @@ def check_argument(cls: type, method: str, place: int, check: Callable[[Any], ob
     name = list(signature(own).parameters)[place]
 
     @wraps(own)
-    def checked(*args, **kwargs):
+    def call(*args, **kwargs):
         if place < len(args): check(args[place])
         elif name in kwargs: check(kwargs[name])
         return own(*args, **kwargs)
-    setattr(cls, method, checked)
+    setattr(cls, method, call)

@@ -149,7 +149,8 @@ def _arrow_column(values: Sequence) -> "pa.Array":  # noqa: F821
 
 
 TABLE_WRITERS = {
-    ".csv": _write_delimited(","), ".tsv": _write_delimited("\t"), ".jsonl": _json_lines, ".xlsx": _xlsx, ".parquet": _parquet,
+    ".csv": _write_delimited(","), ".tsv": _write_delimited("\t"), ".jsonl": _json_lines, ".xlsx": _xlsx,
+    ".parquet": _parquet,
 }  # ending -> bytes of a file with these rows
 
 

@@ -60,7 +60,7 @@ def answer_calls(connection, make: Callable[[], object], stop):
 
 # %% ../../nbs/support/24_workers.ipynb #wk000008
 class Died(RuntimeError):
-    "A process that answers calls ended by itself, for want of memory or by a crash."
+    "A process that answers calls ended by itself, out of memory or by a crash."
 
 
 class Worker:

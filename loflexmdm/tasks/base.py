@@ -205,7 +205,7 @@ class TaskEdits(Part):
         "Return the mask of locked tokens from 1-based positions, such as `1-3,7`. ValueError for anything else."
         return kept_places(len(tokens), text)
 
-    def locked(self, tokens: Sequence[str]) -> list[bool]:
+    def locked_tokens(self, tokens: Sequence[str]) -> list[bool]:
         "Return the mask of tokens of a `source` that stay whatever the user asks for, by default none."
         return [False] * len(tokens)
 

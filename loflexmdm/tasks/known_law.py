@@ -335,6 +335,6 @@ class KnownLawTask(SequencesTask):
         lengths = score_lengths(cases, drawn, 1)
         return found | dict(gap_tv=lengths["length_tv"], gap_tv_floor=lengths["length_tv_floor"])
 
-    def _restored(self, split: str, made: Sequence) -> dict[str, float]:
+    def _restored_share(self, split: str, made: Sequence) -> dict[str, float]:
         "Return nothing: many fillings are right."
         return {}

@@ -274,7 +274,7 @@ class WrittenSequences(Task):
     output = SequenceOutput()
     prompt_help = "TEXT", "prompt in the data's format, with ... or <gap> at gaps [at its end]"
 
-    def joined(self) -> bool:
+    def is_joined(self) -> bool:
         "Return True if tokens are written without spaces between them."
         if tokenizer_of(self.config): return True
         if self.config.unit == "words": return False
@@ -283,12 +283,12 @@ class WrittenSequences(Task):
     @property
     def gap(self) -> str:
         "Mark of a gap in a text: `...`, or `<gap>` where the data has dots."
-        dots = self.joined() and "." in self.vocabulary.index
+        dots = self.is_joined() and "." in self.vocabulary.index
         return "<gap>" if dots else gap_mark(self.vocabulary)
 
     def text(self, tokens: Sequence[str]) -> str:
         "Join tokens as in the data: by the tokenizer, or with or without spaces. Gaps and masks stay as they are."
-        if not (tokenizer := tokenizer_of(self.config)): return ("" if self.joined() else " ").join(tokens)
+        if not (tokenizer := tokenizer_of(self.config)): return ("" if self.is_joined() else " ").join(tokens)
         special = lambda token: is_gap(token, self.vocabulary) or token == SPECIAL_TOKENS[MASK]
         parts = groupby(tokens, special)
         return "".join("".join(part) if marks else tokenizer.join(list(part)) for marks, part in parts)
@@ -302,7 +302,7 @@ class WrittenSequences(Task):
             between = _BETWEEN_LITERAL if literal else _BETWEEN
             parts = [[part] if between.fullmatch(part) else cut(part) for part in between.split(line)]
             return [token for part in parts for token in part]
-        if not self.joined(): return line.split()
+        if not self.is_joined(): return line.split()
 
         # spaces are tokens if the data has any, else they are ignored
         known = self.vocabulary.index
@@ -321,7 +321,7 @@ class WrittenSequences(Task):
 
     def describe(self, samples: Samples, prompt_text: str = "") -> list[dict]:
         "Return the texts of samples if tokens are written without spaces."
-        if not self.joined(): return [{} for _ in samples.sequences]
+        if not self.is_joined(): return [{} for _ in samples.sequences]
         return [dict(text=self.text(s)) for s in self.sequences(samples)]
 
 # %% ../../nbs/tasks/04_sequences.ipynb #far00002
@@ -625,7 +625,7 @@ class SequencesTask(WrittenSequences):
         known = self._known_sequences(made)
         lengths = self.data.lengths
         law = {length: count / lengths.total() for length, count in lengths.items()}
-        return self._restored(split, made) | dict(
+        return self._restored_share(split, made) | dict(
             new=sum(s not in known for s in made) / n,
             unique=unique,
             length_tv=empirical_variation(Counter(map(len, made)), law),
@@ -639,7 +639,7 @@ class SequencesTask(WrittenSequences):
         rows = token_rows(records_of(c), c.unit, cut_of(c))
         return {s for s in set(made).intersection(rows) if not self.unusable(s)}
 
-    def _restored(self, split: str, made: Sequence[Tokens]) -> dict[str, float]:
+    def _restored_share(self, split: str, made: Sequence[Tokens]) -> dict[str, float]:
         "Compute the fraction of gaps filled as in the held-out sequence; return {} without `infill`."
         prompts = self.prompts(split, len(made))
         if not prompts: return {}

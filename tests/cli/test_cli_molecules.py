@@ -106,7 +106,8 @@ def test_columns_and_states(table):
     path, err = table
     rows = rows_of(path)
     numbers = ["qed", "sa", "logp", "weight"]
-    assert list(rows[0]) == ["text", "smiles", "state", *numbers, "nll_bound", "nll_se", "prompt", "tokens", "generated"]
+    names = "text", "smiles", "state", *numbers, "nll_bound", "nll_se", "prompt", "tokens", "generated"
+    assert (*rows[0],) == names
     assert all((r[k] == "") == (r["state"] != "valid") for r in rows for k in numbers)
     assert len(rows) == 60
     counts = Counter(r["state"] for r in rows)
@@ -174,7 +175,8 @@ def test_radicals_and_impossible_valences_are_no_valid_rows():
     task.decode_samples = lambda samples, salvage=False: [task.notation.decode(s) for s in states]
     rows = task.describe(Samples([[]] * 4, [[]] * 4))
     assert [row["state"] for row in rows] == list(states.values()) and rows[1]["smiles"] == "C[CH]C"
-    assert [task.output.sample_key(row) for row in rows] == ["CCO", None, None, None] and states_of(rows)["radical"] == 1
+    assert [task.output.sample_key(row) for row in rows] == ["CCO", None, None, None]
+    assert states_of(rows)["radical"] == 1
 
 
 def test_salvaged_ones_say_so(model):

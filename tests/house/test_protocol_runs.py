@@ -48,7 +48,10 @@ def settings(name: str) -> dict:
     return dict(method=name) | changed
 
 
-@pytest.mark.parametrize("name", [name for name in FIRST if name in of_package(METHODS.all()) and can_sample(build(name))])
+SAMPLING = [name for name in FIRST if name in of_package(METHODS.all()) and can_sample(build(name))]
+
+
+@pytest.mark.parametrize("name", SAMPLING)
 @pytest.mark.slow
 def test_at_the_command_line(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

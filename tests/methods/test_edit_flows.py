@@ -269,7 +269,8 @@ def test_a_trainer_takes_pairs(source, tmp_path):
     model = trainer.fit()
     found = load_method(tmp_path / "run" / "best")
     assert isinstance(found, EditFlow) and found.config == model.config and math.isfinite(trainer.best)
-    drawn = [edit_sequences(m, [list("ab")], n=4, sampler=LEAPS, generator=seeded(0)).sequences for m in (found, model.method)]
+    settings = dict(n=4, sampler=LEAPS)
+    drawn = [edit_sequences(m, [list("ab")], generator=seeded(0), **settings).sequences for m in (found, model.method)]
     assert drawn[0] == drawn[1]
     masked = MaskedDiffusion(LETTERS, MaskedConfig(size="pico", max_length=8))
     with pytest.raises(ValueError, match="pairs"): Trainer(masked, data, config, tmp_path / "other")

@@ -35,7 +35,8 @@ def test_settings_of_the_scheduler_are_saved(tmp_path):
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(ValueError, match="steps=1"): diffusion_pipeline(load(stored("star-tiny-fixed")), num_inference_steps=1)
+    model = load(stored("star-tiny-fixed"))
+    with pytest.raises(ValueError, match="steps=1"): diffusion_pipeline(model, num_inference_steps=1)
 
 
 def test_methods_that_steps_cannot_simulate_are_refused_by_name():

@@ -248,7 +248,8 @@ def test_a_prompt_that_is_accepted_does_not_fail_later():
     model = load("molecules-moses-ar")
     for text, message in {
         "CC...CC": "can only be at the end", "CC.CC": "has no attachment point", "*CC.*C*": "each has one point",
-        "*[Si](C)(C)C": "lacks", "*" + "C" * 80: "has 80 atoms", "*CC.*CC.*CC": "2 fragments", "C(F)(F)(F)F": "no hydrogen",
+        "*[Si](C)(C)C": "lacks", "*" + "C" * 80: "has 80 atoms", "*CC.*CC.*CC": "2 fragments",
+        "C(F)(F)(F)F": "no hydrogen",
     }.items():
         with pytest.raises(ValueError, match=message): model.sample(text, n=2)
         with pytest.raises(ValueError, match=message): model.task.prompts_for(text, model.method, 2)

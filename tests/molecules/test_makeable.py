@@ -53,8 +53,8 @@ def test_a_table_by_hand():
               {("-C", "-C"): 6000, ("-C", "-N"): 1000, ("-C", "-O"): 1000, ("-N", "-N"): 1}.items()}
     table, aminal = Table(counts, 8000), Environment("CH2r0", ("-N", "-N"))
     share = 1002 / 16002
-    assert table.expected(aminal) == pytest.approx(8001 * share ** 2)
-    assert table.expected(Environment("CH2r0", ("-N", "-O"))) == pytest.approx(2 * 8001 * share * 1000 / 16002)
+    assert table.expected_count(aminal) == pytest.approx(8001 * share ** 2)
+    assert table.expected_count(Environment("CH2r0", ("-N", "-O"))) == pytest.approx(2 * 8001 * share * 1000 / 16002)
     assert table.is_unusual(aminal) and table.is_unusual(Environment("CH2r0", ("-C", "-S")))
     assert not table.is_unusual(Environment("CH2r0", ("-C", "-N"))) and table.is_unusual(Environment("BH2r0", ("-C",)))
 

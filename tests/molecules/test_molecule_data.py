@@ -316,7 +316,7 @@ def killed_while_building(path, moment):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forks processes")
-@pytest.mark.parametrize("moment", ["_done", "os.fsync", "os.replace"])
+@pytest.mark.parametrize("moment", ["_wait_for", "os.fsync", "os.replace"])
 def test_killed_in_the_middle(tmp_path, own_cache, moment):
     """kill -9 while two further processes clean molecules, before the file is complete,
     and just before it gets its name."""

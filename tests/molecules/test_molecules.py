@@ -243,7 +243,8 @@ def test_what_repairs_make_of_a_text_is_told_apart(tmp_path, monkeypatch):
     task = MoleculesTask(MoleculesConfig(source=str(smiles_file(tmp_path / "a.smi"))))
     plain = [Decoded("CCO", (), ""), Decoded(None, (), "syntax"), Decoded(None, (), "valence")]
     repaired = [Decoded("CCN", (), ""), Decoded("CCC", (), ""), Decoded(None, (), "valence")]
-    monkeypatch.setattr(MoleculesTask, "decode_samples", lambda self, samples, salvage=False: repaired if salvage else plain)
+    decode = lambda self, samples, salvage=False: repaired if salvage else plain
+    monkeypatch.setattr(MoleculesTask, "decode_samples", decode)
     told = lambda salvage: [(row["smiles"], row["state"]) for row in task.describe(None, salvage=salvage)]
     assert told(False) == [("CCO", "valid"), ("", "syntax"), ("", "valence")]
     assert told(True) == [("CCO", "valid"), ("CCC", "salvaged"), ("", "valence")]

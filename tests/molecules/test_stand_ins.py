@@ -4,7 +4,7 @@ from rdkit import Chem
 
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.notation.substructures import contains
-from loflexmdm.molecules.stand_ins import Core, core_of, rejoined
+from loflexmdm.molecules.stand_ins import Core, core_of, rejoin
 from commands import call
 
 BORTEZOMIB = "CC(C)C[C@@H](B(O)O)NC(=O)[C@H](Cc1ccccc1)NC(=O)c1cnccn1"
@@ -29,14 +29,14 @@ def test_edits_keep_the_part_and_are_compared_with_the_whole_lead(model, lead):
 def test_variants_have_other_cores_and_the_stand_in_is_locked(model):
     cores = [model.lead(LONG, k)[0] for k in range(6)]
     assert len({tuple(core) for core in cores}) > 1
-    assert all(sum(model.task.edits.locked(core)) == 1 == core.count("I") for core in cores)
+    assert all(sum(model.task.edits.locked_tokens(core)) == 1 == core.count("I") for core in cores)
     assert not any(model.lead("CCO")[1])
 
 
 @pytest.mark.parametrize("made, whole", [
     ("Ic1ccccc1", "OB(O)c1ccccc1"), ("c1ccccc1", None), ("Ic1ccccc1I", None), ("Ic1cccc", "Ic1cccc"), (None, None),
 ])
-def test_a_part_comes_back_once_or_not_at_all(made, whole): assert rejoined(made, "*B(O)O") == whole
+def test_a_part_comes_back_once_or_not_at_all(made, whole): assert rejoin(made, "*B(O)O") == whole
 
 
 def test_a_lead_with_iodine_has_no_stand_in(): assert core_of("CCc1ccc(I)cc1", lambda tokens: True) is None

@@ -435,7 +435,8 @@ def test_unknown_networks_are_refused_with_the_config(values, message):
 
 @pytest.mark.parametrize("options", ["8 heads", "dropout=1", "dropout=-0.1", "dropout", "tied=yes", "dropout=0.1 tied"])
 def test_other_options_of_the_transformer_are_refused(options):
-    with pytest.raises(ValueError, match=f"network_config='{options}': options of the transformer are tied, prefix and"):
+    said = f"network_config='{options}': options of the transformer are tied, prefix and"
+    with pytest.raises(ValueError, match=said):
         FlexMDM(VOCABULARY, FlexMDMConfig(network_config=options))
 
 

@@ -1,22 +1,7 @@
 "Localized paths: known probabilities, the factorised limit, prompts and the ends of sequences."
-import pytest
 import torch
 
-from loflexmdm.process.clocks import clock_named
-from loflexmdm.process.localized_paths import LocalizedPath, shown_probability, shown_rate
-
-
-def test_probabilities_known_before():
-    p = shown_probability(LocalizedPath(5.0), 9, 0.5)
-    assert abs(p[0] - 0.19200) < 1e-5 and abs(p[4] - 0.25291) < 1e-5
-    assert torch.allclose(p, p.flip(0)) and abs(shown_rate(LocalizedPath(5.0), 9, 0.5)[4] - 1.5956) < 5e-5
-
-
-@pytest.mark.parametrize("name", ["linear", "cosine"])
-def test_any_clock_and_no_spread_is_the_schedule(name):
-    path = LocalizedPath(0.0, clock_named(name))
-    kappa = path.clock.kappa(torch.tensor(0.4, dtype=torch.float64))
-    torch.testing.assert_close(shown_probability(path, 5, 0.4), kappa.expand(5))
+from loflexmdm.process.localized_paths import LocalizedPath
 
 
 def test_nothing_spreads_over_a_prompt():

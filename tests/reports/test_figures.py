@@ -6,7 +6,7 @@ import pytest
 matplotlib.use("agg")
 
 from loflexmdm.support.colours import COLOURS  # noqa: E402
-from loflexmdm.reports.figures import plot_loss_terms, trajectory_strip  # noqa: E402
+from loflexmdm.reports.figures import trajectory_strip  # noqa: E402
 from loflexmdm.samplers import Trajectory  # noqa: E402
 from loflexmdm.process.states import MASK, Vocabulary  # noqa: E402
 
@@ -46,17 +46,3 @@ def test_a_strip_leaves_the_prompt_out(tmp_path):
 @pytest.mark.parametrize("options, named", [(dict(most=1), "most=1"), (dict(seconds=0), "seconds=0")])
 def test_wrong_strips(options, named):
     with pytest.raises(ValueError, match=named): trajectory_strip(GROWING, VOCABULARY, **options)
-
-
-def test_pictures_return_their_axes():
-    import matplotlib.pyplot as plt
-    assert plot_loss_terms([dict(step=k, token=1.0 / (k + 1)) for k in range(20)]).get_ylabel() == "nats per sequence"
-    with pytest.raises(ValueError, match="none of them"): plot_loss_terms([dict(step=1)])
-    plt.close("all")
-
-
-def test_a_term_that_was_logged_once_is_a_dot():
-    import matplotlib.pyplot as plt
-    line = plot_loss_terms([dict(step=3, token=1.0)]).lines[0]
-    assert line.get_marker() == "." and list(line.get_xdata()) == [3]
-    plt.close("all")

@@ -9,7 +9,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import MASK
 from loflexmdm.samplers import EventDriven, Samples, TauLeaping, Trajectory
-from loflexmdm.samplers.generation_order import frames_text, generation_times, idle_share
+from loflexmdm.samplers.generation_order import frames_text, generation_times
 from loflexmdm.samplers.generation_order import normalised_order, order_by_kind, order_correlation
 from loflexmdm.samplers.generation_order import pearson, plot_order, plot_raster, ranks, raster
 from loflexmdm.samplers.generation_order import spearman
@@ -97,15 +97,7 @@ def test_times_need_trajectories():
     assert generation_times(samples) == [[1, 2]] and generation_times(samples, "inserted") == [[0, 0]]
     with pytest.raises(ValueError, match="event='masked'"): generation_times(samples, "masked")
     samples.trajectories = None
-    for f in (generation_times, idle_share):
-        with pytest.raises(ValueError, match="record=True"): f(samples)
-
-
-def test_idle_share():
-    _, samples = samples_with(("4 7", [1, 2]))
-    assert idle_share(samples) == 0.75
-    samples.row_evaluations = 0
-    with pytest.raises(ValueError, match="row_evaluations=0"): idle_share(samples)
+    with pytest.raises(ValueError, match="record=True"): generation_times(samples)
 
 
 def test_kinds_count_sequences():
@@ -134,7 +126,6 @@ def test_times_agree_with_frames(sampler):
         for now, tokens in dict(t.frames).items():  # the last frame of each clock reading
             there = [(b <= now) + (u <= now) for b, u in zip(t.inserted_at, t.unmasked_at)]
             assert there.count(1) == tokens.count(MASK) and there.count(2) == len(tokens) - tokens.count(MASK)
-    assert 0 <= idle_share(samples) < 1
 
 
 def test_raster_and_text():

@@ -53,7 +53,8 @@ def test_only_what_needs_a_gradient_is_trained(tmp_path, optimiser):
     t = trainer(tmp_path, method=method, optimiser=optimiser, ema=0.5, weight_decay=0.0)
     assert sum(len(g["params"]) for g in t.groups) == len(needed)
     average = t.fit()
-    for m in (method, average.method): assert {k for k, v in m.named_parameters() if not torch.equal(v, before[k])} == needed
+    for m in (method, average.method):
+        assert {k for k, v in m.named_parameters() if not torch.equal(v, before[k])} == needed
 
 
 def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(tmp_path):

@@ -103,7 +103,8 @@ def _usable(
         advance(len(chunk))
 
 # %% ../../../nbs/molecules/data/05_column_values.ipynb #38a3928c
-def read_measurements(source: str, name: str, column: str = "", options: Cleaning = Cleaning(),  # noqa: B008 (immutable)
+def read_measurements(source: str, name: str, column: str = "",
+                      options: Cleaning = Cleaning(),  # noqa: B008 (immutable)
              limit: int = 0, progress: bool = False, replicates: str = "median") -> Measured:
     """Read the numbers in column `name` for the molecules of `prepare`, cached.
 

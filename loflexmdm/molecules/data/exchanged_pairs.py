@@ -116,4 +116,5 @@ def prepare_exchanges(
     make = lambda: with_exchanges(found, smiles, options, processes_for(len(smiles), processes))
     if molecules.where is None: return make()
     kind = f"exchanges-{EXCHANGES_VERSION}-{options.most}-{options.share:g}-{exchanges}"
-    return read_or_make(molecules.where.with_name(f"{molecules.where.stem}.{kind}.json"), make, stored_pairs, store_pairs)
+    place = molecules.where.with_name(f"{molecules.where.stem}.{kind}.json")
+    return read_or_make(place, make, stored_pairs, store_pairs)

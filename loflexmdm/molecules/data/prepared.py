@@ -130,11 +130,11 @@ def _clean_with(rows, options, processes):
         pending = deque()
         for c in in_chunks(rows):
             pending.append((c, pool.submit(clean_chunk, c, options)))
-            if len(pending) > 3 * processes: yield _done(*pending.popleft())
-        while pending: yield _done(*pending.popleft())
+            if len(pending) > 3 * processes: yield _wait_for(*pending.popleft())
+        while pending: yield _wait_for(*pending.popleft())
 
 
-def _done(chunk, future): return chunk, future.result()
+def _wait_for(chunk, future): return chunk, future.result()
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #sp000001
 class Spool:
@@ -219,11 +219,11 @@ def build_molecules(
     "Clean and encode rows. `total`: number of rows, if they have no length. ValueError if no row is left."
     total = len(rows) if total is None else total
     with progress_bar(total, "encoding", " molecules", disable=not progress) as bar:
-        def counted():
+        def count_rows():
             for chunk, outcomes in clean_rows(rows, options, processes_for(total, processes)):
                 yield chunk, outcomes
                 bar.update(len(chunk))
-        found = collect(counted())
+        found = collect(count_rows())
     if not found.smiles: raise ValueError(_no_rows_message(found))
     return found
 

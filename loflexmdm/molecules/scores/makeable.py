@@ -81,7 +81,7 @@ class Table:
             for bond in neighbours: self.near[centre, bond] += n
             for bond in {*neighbours}: self.pairs[kind, bond] += n / (1 + (bond[1:] == kind))  # equal ones count twice
 
-    def expected(self, environment: Environment) -> float:
+    def expected_count(self, environment: Environment) -> float:
         "Return the number of molecules if the neighbours of the centre were independent."
         centre, neighbours = environment
         shares = [self.near[centre, bond] / self.bonds[centre] for bond in neighbours] if self.bonds[centre] else [0.0]
@@ -96,7 +96,7 @@ class Table:
         if min((self.near[centre, bond] for bond in neighbours), default=self.centres[centre]) < SEEN: return True
         if any(_is_hetero(kind, bond) and self.pairs[kind, bond] < least for bond in neighbours): return True
         n = self.counts.get(environment, 0)
-        ratio = (n + 0.5) / (self.expected(environment) + 0.5)
+        ratio = (n + 0.5) / (self.expected_count(environment) + 0.5)
         return ratio < (RARE if n < SHARE * self.molecules else OFTEN)
 
 # %% ../../../nbs/molecules/scores/09_makeable.ipynb #mk00het1

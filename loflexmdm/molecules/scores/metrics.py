@@ -293,7 +293,7 @@ def molecule_metrics(
     if not found: _texts([], "smiles")
     good, distance = is_good(np.concatenate(found)), mean_distance(np.concatenate(rows))
     n, valid, unique = times.total() + invalid.total(), times.total(), len(times)
-    novel = math.nan if reference is None else len(times.keys() - _known(reference, canonical_reference))
+    novel = math.nan if reference is None else len(times.keys() - _known_molecules(reference, canonical_reference))
     return MoleculeMetrics(
         n, valid, unique, valid / n, _ratio(unique, valid), _ratio(novel, unique), distance,
         int(good.sum()) / n, sum(t for t, g in zip(times.values(), good) if g) / n, dict(invalid),
@@ -308,7 +308,7 @@ def _checked_texts(smiles: Iterable[str | None]) -> Iterator[str | None]:
     return iter(_texts(smiles, "smiles") if isinstance(smiles, Sequence) else smiles)
 
 
-def _known(reference: Sequence[str], canonical: bool) -> set[str]:
+def _known_molecules(reference: Sequence[str], canonical: bool) -> set[str]:
     texts = _texts(reference, "reference")
     known = set(texts) if canonical else {j.smiles for j in judge(texts)}
     if not known - {None}: raise ValueError(f"reference: none of its {len(texts)} entries is a valid molecule")
