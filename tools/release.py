@@ -69,6 +69,8 @@ def check():
     number = version()
     found = faults(number, read("CHANGELOG.md"), read("CITATION.cff"))
     status = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True).stdout
+    if f"loflexmdm=={number}" not in read("nbs/how_to/versions.ipynb"):
+        found.append(f"nbs/how_to/versions.ipynb: does not pin {number}")
     if status: found.append("files that are not committed: " + ", ".join(line[3:] for line in status.splitlines()[:5]))
     tags = subprocess.run(["git", "tag", "--list", f"v{number}"], cwd=ROOT, capture_output=True, text=True).stdout
     if tags: found.append(f"the tag v{number} exists; a released version is not changed")
