@@ -105,7 +105,7 @@ class RuledDraw:
         if automaton is None: return
         if automaton.shortest == math.inf: raise ValueError("rule: no sequence satisfies it")
         if self.limits.shrinks or "substitute" in self.limits.channels: return
-        fewest = Completions.of(automaton, rows.to("cpu"), blanks=True).fewest()
+        fewest = Completions(automaton, rows.to("cpu"), blanks=True).fewest()
         impossible = fewest > room(rows.to("cpu"), self.limits)
         if not bool(impossible.any()): return
         more = int(fewest.amin()) if bool(fewest.isfinite().any()) else None

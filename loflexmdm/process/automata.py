@@ -5,13 +5,13 @@ be completed to one that satisfies the rule."""
 
 # %% auto #0
 __all__ = ['STATES', 'CLASSES', 'CHUNK', 'Automaton', 'states_in_order', 'Places', 'in_class', 'Writing', 'from_regex',
-           'min_plus', 'Completions', 'read_by']
+           'min_plus', 'Sides', 'Completions', 'read_by']
 
 # %% ../../nbs/process/16_automata.ipynb #8808d6c6
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -108,6 +108,11 @@ class Automaton:
         found = (self.steps + 1).fill_diagonal_(0.0)
         for k in range(len(self)): found = torch.minimum(found, found[:, k:k + 1] + found[k:k + 1])
         return found
+
+    @cached_property
+    def taking(self) -> Float[Tensor, "states states"]:
+        "Fewest tokens, at least one, that lead from one state to another."
+        return min_plus(min_plus(self.distances, self.steps + 1), self.distances)
 
     @property
     def shortest(self) -> float:
@@ -274,89 +279,154 @@ def min_plus(v: Float[Tensor, "rows states"], m: Float[Tensor, "states states"])
     if len(v) * m.numel() > CHUNK and len(v) > 1: return torch.cat([min_plus(part, m) for part in v.tensor_split(2)])
     return (v[:, :, None] + m).amin(1)
 
+# %% ../../nbs/process/16_automata.ipynb #67470d97
+class Sides:
+    """Values of the states on both sides of every gap: of those at its start by what leads there, of those at its end
+    by what leads to acceptance. They are computed column by column, as far as they are asked for."""
+    none: ClassVar[float]  # value of what is impossible
+    one: ClassVar[float]  # ... of what is there already
+
+    def __init__(self, automaton: Automaton, x: PartialSequences, open_: Bool[Tensor, "rows columns"] | None = None,
+                 rightwards: bool = False):
+        """`open_` are the gaps that may take tokens, by default all open ones. `rightwards`: gaps are written in turn,
+        and a token comes at the end of one, so that nothing comes before it later."""
+        self.automaton, self.x, self.ids, self.rightwards = automaton, x, read_by(x), rightwards
+        self.open = x.open if open_ is None else open_
+        (rows, self.columns), n = self.ids.shape, len(automaton)
+        kind = dict(dtype=torch.float32 if self.none else torch.float64)
+        self.start = torch.full((n,), self.none, **kind).index_fill(0, torch.tensor(0), self.one)
+        self.end = torch.full((n,), self.none, **kind).masked_fill(automaton.accepting, self.one)
+        self.left, self.right = (torch.empty(rows, self.columns, n, **kind) for _ in range(2))
+        self.first, self.known = 0, 0  # columns from and before which left values are there
+        self.reach = self.columns  # first column with right values
+
+    def step(self, v: Float[Tensor, "rows states"], c: int, back: bool = False) -> Float[Tensor, "rows states"]:
+        "Move values across the token in a column, or back."
+        raise NotImplementedError
+
+    def through(self, v: Float[Tensor, "rows states"], c: int, back: bool = False) -> Float[Tensor, "rows states"]:
+        "Move values through the gap after a column, or back."
+        raise NotImplementedError
+
+    def before(self, column: int) -> Float[Tensor, "rows states"]:
+        "Return the values of the states at the start of the gap after a column."
+        if column < self.first: self.first = self.known = 0
+        for c in range(self.known, column + 1):
+            v = self.through(self.left[:, c - 1], c - 1) if c else self.start.expand(len(self.ids), -1)
+            self.left[:, c] = self.step(v, c)
+        self.known = max(self.known, column + 1)
+        return self.left[:, column]
+
+    def after(self, column: int) -> Float[Tensor, "rows states"]:
+        "Return the values of the states at the end of the gap after a column."
+        for c in range(self.reach - 1, column - 1, -1):
+            last = c + 1 == self.columns
+            v = self.end.expand(len(self.ids), -1) if last else self.through(self.right[:, c + 1], c + 1, True)
+            self.right[:, c] = v if last else self.step(v, c + 1, True)
+        self.reach = min(self.reach, column)
+        return self.right[:, column]
+
+    def at(self, column: Int[Tensor, " rows"], row: Int[Tensor, " rows"] | None = None) -> tuple[Tensor, Tensor]:
+        "Return the values on both sides of the gap after a column of each row, (rows, states) each."
+        row = torch.arange(len(column)) if row is None else row
+        if not len(column): return self.left[:0, 0], self.right[:0, 0]
+        self.before(int(column.min())), self.before(int(column.max())), self.after(int(column.min()))
+        return self.left[row, column], self.right[row, column]
+
+    def agreement(self, old: "Sides", rows: Int[Tensor, " rows"] | None) -> int:
+        "Count the first columns that are as in an earlier state, whose `rows` these are (all if None)."
+        n, pick = min(self.columns, old.columns), lambda v: v if rows is None else v[rows]
+        same = self.ids[:, :n] == pick(old.ids[:, :n])
+        same &= (self.open[:, :n] == pick(old.open[:, :n])) & (self.x.fixed[:, :n] == pick(old.x.fixed[:, :n]))
+        return int(same.all(0).long().cumprod(0).sum())
+
+    def resume(self, old: "Sides", rows: Int[Tensor, " rows"] | None, columns: int):
+        "Take over from an earlier state, whose `rows` these are, the left values at the last of the first `columns`."
+        self.known = min(old.known, columns)
+        self.first = max(self.known - 1, 0)
+        if self.first < old.first: self.first = self.known = 0
+        if not self.known: return
+        left = old.left[:, self.first]
+        self.left[:, self.first] = left if rows is None else left[rows]
+
 # %% ../../nbs/process/16_automata.ipynb #36b16d26
-@dataclass(frozen=True, eq=False)
-class Completions:
+class Completions(Sides):
     "Fewest insertions on both sides of every gap, in float32; inf where nothing leads there."
-    automaton: Automaton  # automaton that is to accept
-    forward: Float[Tensor, "rows columns states"]  # up to a state in the gap after a column
-    backward: Float[Tensor, "rows columns states"]  # from a state there to acceptance
-    state: Int[Tensor, "rows columns"]  # after each column if nothing is inserted; of no meaning after a mask
-    open: Bool[Tensor, "rows columns"]  # gaps that may take tokens
+    none, one = torch.inf, 0.0
 
-    @classmethod
-    def of(
-        cls, automaton: Automaton, x: PartialSequences, open_: Bool[Tensor, "rows columns"] | None = None,
-        blanks: bool = False,
-    ) -> "Completions":
-        """Compute them for partial sequences. `open_` are the gaps that may take tokens, by default all open ones.
+    def __init__(self, automaton: Automaton, x: PartialSequences, open_: Bool[Tensor, "rows columns"] | None = None,
+                 rightwards: bool = False, blanks: bool = False):
+        "With `blanks` a mask may become the blank of a canvas."
+        super().__init__(automaton, x, open_, rightwards)
+        self.mask = automaton.steps.clone()
+        if blanks: self.mask.fill_diagonal_(0.0)
+        self.has_masks = bool(x.masked.any())
 
-        `blanks`: a mask may also become the blank of a canvas."""
-        ids, open_ = read_by(x), x.open if open_ is None else open_
-        mask = automaton.steps.clone()
-        if blanks: mask.fill_diagonal_(0.0)
-        moves = automaton.next.T[ids].unbind(1)  # of each column: rows, states
-        masked, gaps = [_rows(v) for v in x.masked.unbind(1)], [_rows(v) for v in open_.unbind(1)]
+    def step(self, v, c, back=False):
+        move = self.automaton.next.T[self.ids[:, c]]
+        moved = v.gather(1, move) if back else torch.full_like(v, torch.inf).scatter_reduce(1, move, v, "amin")
+        hidden = self.x.masked[:, c].nonzero()[:, 0] if self.has_masks else ()
+        if len(hidden): moved[hidden] = min_plus(v[hidden], self.mask.T if back else self.mask)
+        return moved
 
-        f = torch.full((len(ids), len(automaton)), torch.inf)
-        f[:, 0] = 0.0
-        state, forward, states = torch.zeros(len(ids), dtype=torch.long), [], []
-        for move, hidden, gap in zip(moves, masked, gaps):
-            moved = torch.full_like(f, torch.inf).scatter_reduce(1, move, f, "amin")
-            if len(hidden): moved[hidden] = min_plus(f[hidden], mask)
-            f = moved
-            if len(gap): f[gap] = min_plus(f[gap], automaton.distances)
-            state = move.gather(1, state[:, None])[:, 0]
-            forward.append(f)
-            states.append(state)
+    def through(self, v, c, back=False): return self.through_gaps(v, self.open[:, c], back)
 
-        b = torch.where(automaton.accepting, 0.0, torch.inf).repeat(len(ids), 1)
-        backward = []
-        for move, hidden, gap in zip(reversed(moves), reversed(masked), reversed(gaps)):
-            if len(gap): b = b.index_copy(0, gap, min_plus(b[gap], automaton.distances.T))
-            backward.append(b)
-            moved = b.gather(1, move)
-            if len(hidden): moved[hidden] = min_plus(b[hidden], mask.T)
-            b = moved
-        return cls(automaton, torch.stack(forward, 1), torch.stack(backward[::-1], 1), torch.stack(states, 1), open_)
+    def through_gaps(self, v: Float[Tensor, "n states"], open_: Bool[Tensor, " n"], back: bool = False) -> Tensor:
+        "Move values through gaps that may be closed."
+        rows, d = open_.nonzero()[:, 0], self.automaton.distances
+        return v.index_copy(0, rows, min_plus(v[rows], d.T if back else d)) if len(rows) else v
 
     @property
     def accepted(self) -> Bool[Tensor, " rows"]:
         "Mark rows without masks that satisfy the rule as they are."
-        return self.automaton.accepting[self.state[:, -1]]
+        return (self.before(self.columns - 1) + self.end).amin(-1) == 0
 
     def fewest(self) -> Float[Tensor, " rows"]:
         "Return the fewest insertions that complete each row."
-        return (self.forward[:, 0] + self.backward[:, 0]).amin(-1)
+        c = self.columns - 1
+        return (self.through(self.before(c), c) + self.end).amin(-1)
 
-    def gaps(self, room: Int[Tensor, " rows"]) -> Bool[Tensor, "rows columns"]:
-        "Mark gaps into which some token may come."
-        rows, columns, n = self.forward.shape
-        inserted = min_plus(self.forward.flatten(0, 1), self.automaton.steps).view(rows, columns, n) + 1
-        return self.open & ((inserted + self.backward).amin(-1) <= room[:, None])
+    def gaps(self, room: Int[Tensor, " rows"], first: int = 0) -> Bool[Tensor, "rows columns"]:
+        "Mark gaps from the column `first` on into which some token may come."
+        self.before(first), self.before(self.columns - 1), self.after(first)
+        n = self.left.shape[-1]
+        taking = min_plus(self.left[:, first:].reshape(-1, n), self.automaton.taking).view(len(self.ids), -1, n)
+        possible = (taking + self.right[:, first:]).amin(-1) <= room[:, None]
+        return self.open & F.pad(possible, (first, 0))
 
     def tokens(self, column: Int[Tensor, " rows"], room: Int[Tensor, " rows"]) -> Bool[Tensor, "rows ids"]:
         "Mark the ordinary tokens that may come into the gap after a column of each row."
-        row = torch.arange(len(column))
-        return self._at(self.forward[row, column] + 1, self.backward[row, column], room)
+        before, after, d = *self.at(column), self.automaton.distances
+        after = min_plus(after, d.T)
+        if not self.rightwards: return self._within(min_plus(before, d) + 1, after, room)
+        found = after.gather(1, self.automaton.next[before.argmin(-1)]) + 1 <= room[:, None]
+        found[:, :self.automaton.tokens.start] = found[:, self.automaton.tokens.stop:] = False
+        return found
+
+    def ends(self, column: Int[Tensor, " rows"], room: Int[Tensor, " rows"]) -> Bool[Tensor, " rows"]:
+        "Mark rows whose gap after a column may take nothing more."
+        before, after = self.at(column)
+        return (before + after).amin(-1) <= room
 
     def unmask_choices(
         self, row: Int[Tensor, " n"], column: Int[Tensor, " n"], room: Int[Tensor, " rows"], blanks: bool = False
     ) -> Bool[Tensor, "n ids"]:
         "Mark the ordinary tokens (and the blank) that masks at columns of rows may become."
-        found = self._at(self.forward[row, column - 1], self.backward[row, column], room[row])
-        if blanks: found[:, -1] = (self.forward[row, column - 1] + self.backward[row, column]).amin(-1) <= room[row]
+        before = self.through_gaps(self.at(column - 1, row)[0], self.open[row, column - 1])
+        after = self.through_gaps(self.at(column, row)[1], self.open[row, column], True)
+        found = self._within(before, after, room[row])
+        if blanks: found[:, -1] = (before + after).amin(-1) <= room[row]
         return found
 
-    def _at(
+    def _within(
         self, before: Float[Tensor, "n states"], after: Float[Tensor, "n states"], room: Int[Tensor, " n"]
     ) -> Bool[Tensor, "n ids"]:
         tokens = self.automaton.tokens
         n, k = len(before), tokens.stop - tokens.start
-        where = self.automaton.next[:, tokens].flatten()
-        total = before[:, :, None] + after[:, where].view(n, -1, k)
+        where = self.automaton.next[:, tokens].T.flatten()
+        total = after[:, where].view(n, k, -1) + before[:, None]
         found = torch.zeros(n, self.automaton.next.shape[1], dtype=torch.bool)
-        found[:, tokens] = total.amin(1) <= room[:, None]
+        found[:, tokens] = total.amin(-1) <= room[:, None]
         return found
 
 # %% ../../nbs/process/16_automata.ipynb #be8fa973
@@ -364,6 +434,3 @@ def read_by(x: PartialSequences) -> Int[Tensor, "rows columns"]:
     "Return the ids that a rule reads: what is before the last start token is only shown to the network."
     start = torch.where(x.tokens == BOS, columns_of(x), 0).amax(-1, keepdim=True)
     return torch.where(columns_of(x) < start, BOS, x.tokens)
-
-
-def _rows(marked: Bool[Tensor, " rows"]) -> Int[Tensor, " some"]: return marked.nonzero()[:, 0]

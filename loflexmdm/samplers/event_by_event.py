@@ -88,7 +88,9 @@ class EventByEvent(Sampler):
         gap, end, info = self.draw_gap(scores, state, gap_u)
         gap = gap.masked_fill(undrawable(scores), 0)
         logits = network.token_logits(memory, gap)
-        if hook is not None: logits = check_hook(hook.tokens(logits, state.x, columns_of(memory, gap)), logits)
+        if hook is not None:
+            column = torch.where(end, state.x.lengths - 1, columns_of(memory, gap))
+            logits = check_hook(hook.tokens(logits, state.x, column), logits)
         logits = without_special(logits)
         token = self.draw_token(logits, token_u)
 

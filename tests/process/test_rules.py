@@ -21,8 +21,8 @@ def row(*ids, open_at=()):
 def test_only_what_follows_the_last_start_token_is_read():
     b, a = VOCABULARY.index["b"], VOCABULARY.index["a"]
     contains = from_regex(".*b.*", VOCABULARY)
-    assert not Completions.of(contains, row(b, BOS, a)).accepted[0]
-    assert Completions.of(contains, row(a, BOS, b)).accepted[0]
+    assert not Completions(contains, row(b, BOS, a)).accepted[0]
+    assert Completions(contains, row(a, BOS, b)).accepted[0]
 
 
 def test_large_expressions_stop_at_once():
