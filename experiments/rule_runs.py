@@ -1,0 +1,149 @@
+"""Samples under rules: their distribution and what they cost, `python experiments/rule_runs.py receptors molecules`.
+
+receptors: a small autoregressive model of `receptors.py human_T_beta`; for a letter, two motifs and a range of a gap,
+the lengths of samples under the rule against those of OLGA's sequences that satisfy it (runs/receptors/LAW-law.csv, if
+it is there, else the training data) and of the model's own free draws that do: total variation, beside what as many
+draws from the law itself would have; and the same for masked samples. molecules: `valid` at temperature 1 against
+free draws: valid ones, CPU seconds, and Fréchet's ChemNet distance of as many valid ones to molecules of a file of
+SMILES (--reference FILE.gz; needs the wheels molsets and fcd_torch).
+Rows go to experiments/results/rule_runs.json."""
+import argparse
+import gzip
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from loflexmdm import load
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.sampling import generate
+from loflexmdm.molecules.scores.metrics import judge
+from loflexmdm.process.rules import Requirement
+from loflexmdm.process.states import Vocabulary, collate, prefix_example
+from loflexmdm.support.random_numbers import seeded
+from loflexmdm.support.statistics import variation_floor
+from moses_figures import activations, frechet, gaussian
+from runs import ROOT, note
+
+RESULTS = ROOT / "experiments" / "results" / "rule_runs.json"
+DATA = ROOT / "runs" / "receptors" / "human_T_beta.csv"
+STEPS, BATCH, FREE = 500, 64, 20_000
+RULES = (
+    ("contains:W", None), ("contains:WGT", None), ("contains:RGWT", None),
+    ("regex:.*", [*"CASS", "...{3,6}", *"F"]),
+)
+
+
+def train(texts: Sequence[str], seed: int = 0) -> Autoregressive:
+    "Train a model of sequences."
+    torch.manual_seed(seed)
+    vocabulary = Vocabulary("ACDEFGHIKLMNPQRSTVWY")
+    model, rng = Autoregressive(vocabulary, AutoregressiveConfig(size="nano", max_length=40)), random.Random(seed)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, STEPS, pct_start=0.05)
+    for _ in range(STEPS):
+        batch = collate([prefix_example([], list(text), vocabulary) for text in rng.choices(texts, k=BATCH)])
+        model.loss(batch, seeded(rng.getrandbits(60))).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+        schedule.step()
+    return model.eval()
+
+
+def shares(texts: Sequence[str]) -> dict[int, float]:
+    "Return the share of each length."
+    return {n: count / len(texts) for n, count in Counter(map(len, texts)).items()}
+
+
+def variation(texts: Sequence[str], law: dict[int, float]) -> float:
+    "Return the total variation of lengths from a law."
+    own = shares(texts)
+    return sum(abs(own.get(n, 0.0) - law.get(n, 0.0)) for n in own.keys() | law.keys()) / 2
+
+
+def as_texts(model: Autoregressive, samples) -> list[str]:
+    "Write samples as texts."
+    return ["".join(model.vocabulary.decode(s)) for s in samples.sequences]
+
+
+def compared(texts: Sequence[str], satisfying: Sequence[str]) -> dict:
+    "Compare lengths with those of sequences that satisfy the rule."
+    law = shares(satisfying)
+    mean = lambda some: round(sum(map(len, some)) / len(some), 2)
+    return dict(law=len(satisfying), mean_length=[mean(texts), mean(satisfying)], variation=round(variation(texts, law), 3),
+                by_chance=round(variation_floor(law, len(texts)), 3))
+
+
+def receptors(n: int, seed: int):
+    "Draw receptors under rules."
+    read = lambda path: path.read_text().split()[1:]
+    texts = read(DATA)
+    law = DATA.with_name("human_T_beta-law.csv")
+    begun = time.process_time()
+    model = train(texts)
+    trained, begun = time.process_time() - begun, time.process_time()
+    free = as_texts(model, generate(model, n=FREE, seed=1000 + seed))
+    per_draw = (time.process_time() - begun) / FREE
+    of_law = read(law) if law.exists() else texts
+    for rule, prompt in RULES:
+        name = rule if prompt is None else "CASS...{3,6}F"
+        accepts = Requirement.of(rule if prompt is None else "regex:CASS.{3,6}F", model.vocabulary).accepts
+        those = lambda some, accepts=accepts: [t for t in some if accepts(model.vocabulary.encode(t))]
+        satisfying, own = those(of_law), those(free)
+        for kind in ("conditional", "masked"):
+            if prompt is not None and kind == "masked": continue
+            begun = time.process_time()
+            given = ["CASS", "regex:CASS.{3,6}F"] if prompt is not None else [None, rule]
+            found = generate(model, given[0] and [[*given[0], ...]], n=n, rule=given[1], law=kind, seed=seed)
+            seconds, drawn = time.process_time() - begun, as_texts(model, found)
+            p, error = found.rule.probability
+            note(RESULTS, dict(
+                name=f"receptors {name} {kind} {seed}", draws=n, satisfied=len(those(drawn)), p=[p, error],
+                p_law=len(satisfying) / len(of_law), from_law=compared(drawn, satisfying),
+                from_own_draws=compared(drawn, own) if own else None, cpu_seconds=round(seconds, 1),
+                rejection_seconds=round(per_draw * n / p, 1) if p and prompt is None else None,
+                trained_seconds=round(trained, 1),
+            ))
+
+
+def molecules(name: str, n: int, seed: int, reference: Path | None):
+    "Draw valid molecules, and as many freely."
+    model = load(name)
+    model.sample(n=32, seed=99)
+    timed = {}
+    for kind, settings in dict(free={}, valid=dict(rule="valid")).items():
+        begun = time.process_time()
+        found = model.sample(n=n, seed=seed, **settings)
+        timed[kind] = list(found), time.process_time() - begun
+    good = {kind: [j.smiles for j in judge(texts) if j.smiles] for kind, (texts, _) in timed.items()}
+    row = dict(name=f"molecules {name} {seed}", draws=n, free_valid=len(good["free"]), valid=len(good["valid"]),
+               cpu_seconds=[round(timed[k][1], 1) for k in ("free", "valid")],
+               ratio=round(timed["valid"][1] / timed["free"][1], 3))
+    if reference is not None:
+        lines, fewest = gzip.open(reference, "rt").read().split(), min(map(len, good.values()))
+        known = [j.smiles for j in judge(random.Random(0).sample(lines, fewest)) if j.smiles]
+        law = {kind: gaussian(activations(some[:fewest])) for kind, some in dict(known=known, **good).items()}
+        row |= dict(compared=fewest) | {
+            f"distance_{kind}": round(frechet(*law[kind], *law["known"]), 3) for kind in good}
+    note(RESULTS, row)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="+", choices=("receptors", "molecules"))
+    parser.add_argument("-n", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--models", nargs="+", default=["molecules-leads", "molecules-chembl"])
+    parser.add_argument("--reference", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if "receptors" in args.what: receptors(args.n, args.seed)
+    if "molecules" in args.what:
+        for name in args.models: molecules(name, args.n, args.seed, args.reference)
+
+
+if __name__ == "__main__": main()
