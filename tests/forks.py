@@ -6,6 +6,7 @@ that forgets an import fails as it would in a process of its own; it has one thr
 generators anew. What Python decides when it starts cannot be chosen per command: its options and its variables, such
 as PYTHONHASHSEED. Tests of these, of imports, locks and signals start a real process."""
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -129,10 +130,27 @@ def run(argv: list, **options) -> subprocess.CompletedProcess:
 
 
 def cpu_seconds() -> float:
-    "Return the CPU seconds of this process, of the processes that it has waited for, and of commands by `run`."
-    used = os.times()
-    forked = server().seconds if server.cache_info().currsize else 0.0
-    return used.user + used.system + used.children_user + used.children_system + forked
+    """Return the CPU seconds of this process, of those that it has waited for, of commands by `run`, and, on Linux, of
+    the processes that it has started and that still run."""
+    used, known = os.times(), server.cache_info().currsize
+    forked, own = (server().seconds, server().process.pid) if known else (0.0, 0)
+    running = sum(seconds_below(pid) for pid in started_by(os.getpid()) if pid != own)
+    return used.user + used.system + used.children_user + used.children_system + forked + running
+
+
+def started_by(pid: int) -> list[int]:
+    "Return the running processes that a process has started, on Linux."
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir(): found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def seconds_below(pid: int) -> float:
+    "Return the CPU seconds of a running process and of all that it has started."
+    try: fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+    except OSError: return 0.0
+    return sum(map(int, fields)) / os.sysconf("SC_CLK_TCK") + sum(map(seconds_below, started_by(pid)))
 
 
 def start(argv: list, **options) -> subprocess.CompletedProcess:

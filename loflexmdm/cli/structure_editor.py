@@ -12,7 +12,8 @@ from importlib.resources import files
 from rdkit import Chem
 from rdkit.rdBase import BlockLogs
 
-from ..support.limits import SMILES, Limit, clipped_line
+from ..molecules.notation.bracket_safe import mol_or_none
+from ..support.limits import Limit, clipped_line
 
 # %% ../../nbs/cli/18_structure_editor.ipynb #se000009
 DRAWN = Limit(200_000, "characters", "LOFLEXMDM_MAX_DRAWING")
@@ -23,8 +24,7 @@ NUMBERED = re.compile(r"^M  RGP.*\n", re.M)  # numbers of points
 
 def to_molfile(smiles: str) -> str:
     "Convert a SMILES to a molfile with coordinates; return '' for an invalid SMILES and for more than ATOMS atoms."
-    if len(smiles) > SMILES.now: return ""
-    with BlockLogs(): mol = Chem.MolFromSmiles(smiles.strip())
+    with BlockLogs(): mol = mol_or_none(smiles.strip())
     return Chem.MolToMolBlock(mol) if mol is not None and 0 < mol.GetNumAtoms() <= ATOMS else ""
 
 

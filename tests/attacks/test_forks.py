@@ -1,4 +1,7 @@
 "A forked process is like one that was started: what it sees, how it ends, and what it does not share with others."
+import subprocess
+import sys
+
 import forks
 import pytest
 
@@ -75,3 +78,15 @@ def test_what_only_a_start_can_do_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="argv="): forks.run(["-W", "error", "-c", "pass"])
     monkeypatch.setenv("PYTHONHASHSEED", "1")
     with pytest.raises(ValueError, match="PYTHONHASHSEED"): forks.run(["-c", "pass"])
+
+
+@pytest.mark.skipif(not forks.started_by(1), reason="this system does not tell what a process has started")
+def test_seconds_of_processes_that_still_run_count():
+    code = "while sum(__import__('os').times()[:2]) < .3: pass\nprint(flush=True); input()"
+    before = forks.cpu_seconds()
+    inner = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {code!r}])"
+    process = subprocess.Popen([sys.executable, "-S", "-c", inner], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    assert .3 <= (running := forks.cpu_seconds() - before) < 1
+    process.communicate(b"\n")
+    assert running <= forks.cpu_seconds() - before < running + .5

@@ -102,6 +102,8 @@ def test_fillings_make_the_texts(post):
     ("score", dict(model="molecules-leads", texts=["CCO"], states=10**9), 422, "at most 10,000 are allowed"),
     ("score", dict(model="molecules-leads", texts=[]), 422, "at least one"),
     ("score", dict(model="molecules-leads", texts=[None]), 422, "texts"),
+    ("score", dict(model="molecules-leads", texts=["CCO"], seconds=1), 422, "'seconds': is not a field"),
+    ("link", dict(model="molecules-leads", ends="*CC.*CC", top_p=.9), 422, "'top_p': is not a field"),
     ("edit", dict(model="molecules-leads", texts="CCO"), 422, "does not edit"),
     ("edit", dict(model="repair-text", texts="abc", keep="1-3"), 422, "locks every token"),
 ])

@@ -15,6 +15,7 @@ from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, PerS
 from loflexmdm.molecules.optimise import ScaffoldFilter, Screened, murcko, substructure
 from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossover, join_parts, mutate
 from loflexmdm.molecules.optimise import optimise, sound, top_auc
+from loflexmdm.molecules.scores import objectives
 from loflexmdm.molecules.scores.objectives import OBJECTIVES, Likeness, Scorer, _serve, load_objective
 from commands import call, refused
 
@@ -81,6 +82,18 @@ def test_what_lies_beside_a_file_comes_before_what_lies_in_the_working_directory
         (place / file).write_text(f"def f(s): return {value}\n")
     (place / "goals/mine.py").write_text("from helper import f\ndef score(s): return f(s)\n")
     with Scorer("goals/mine.py:score") as scorer: assert scorer("C") == (8.0, "")
+
+
+def test_a_handle_is_inherited_on_every_system(monkeypatch):
+    told = []
+    monkeypatch.setattr(objectives.os, "name", "nt")
+    monkeypatch.setattr(objectives.os, "set_handle_inheritable", lambda *given: told.append(given), raising=False)
+    monkeypatch.setattr(objectives.subprocess, "STARTUPINFO", dict, raising=False)
+    options = objectives.inherit(7)
+    assert told == [(7, True)] and options == dict(startupinfo=dict(lpAttributeList=dict(handle_list=[7])))
+    monkeypatch.undo()
+    assert objectives.inherit(7) == dict(pass_fds=[7])
+
 
 
 @pytest.mark.parametrize("text, part", [

@@ -55,7 +55,9 @@ def test_names_and_properties_come_back_or_are_said(tmp_path, ending, text):
 
 
 @pytest.mark.parametrize("ending", [e for e in LIBRARY_WRITERS if e != ".smi"])
-@pytest.mark.parametrize("key", ["p IC50", "a<b", "a>b", "<c>", "k\nl", "_hidden", "caf\u00e9", "=x", "a,b", "a|b"])
+@pytest.mark.parametrize("key", [
+    "p IC50", " padded\n", "a<b", "a>b", "<c>", "k\nl", "_hidden", "caf\u00e9", "=x", "a,b", "a|b",
+])
 def test_names_of_properties_come_back_or_are_said(tmp_path, ending, key):
     rows = [{"name": f"m{i}", "smiles": s, key: f"v{i}"} for i, s in enumerate(SMILES)]
     found, said = read_back(tmp_path / f"a{ending}", rows, "" if "sdf" in ending else "smiles")

@@ -1,7 +1,7 @@
 "Limits, the variables that raise them, and what is said."
 import pytest
 
-from loflexmdm.support.limits import ROWS, SMILES, SPENDING, Budget, Limit, check_time
+from loflexmdm.support.limits import ROWS, SMILES, SPENDING, Budget, Limit, check_time, too_long
 
 FEW = Limit(1000, "letters", "LOFLEXMDM_MAX_FOR_TESTS")
 
@@ -52,3 +52,10 @@ def test_time_that_is_over_and_work_that_nobody_waits_for_end():
     with Budget().started(lambda: True), pytest.raises(TimeoutError, match="nobody waits"):
         with Budget(seconds=60).started(): check_time()
     check_time()
+
+
+@pytest.mark.parametrize("smiles, long", [
+    ("C" * 15_000, False), ("C" * 15_001, True), ("C1CC1" * 500, False), ("C1CC1" * 501, True),
+    ("C%11CC%11" * 500, False), ("C%11CC%11" * 501, True), ("[13CH2+2]" * 1000, False), ("", False),
+])
+def test_a_smiles_is_too_long_by_its_characters_or_its_rings(smiles, long): assert too_long(smiles) == long

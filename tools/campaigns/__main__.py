@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from campaigns import disks, flips, fuzz, links, parts, ranks, streams, tables
+from campaigns import calls, disks, files, flips, fuzz, links, parts, ranks, streams, tables
 from campaigns.attacks import Tally, tell
 from campaigns.jobs import jobs
 
@@ -28,6 +28,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--links", type=int, default=4, help="runs of each job among files of others, in each round")
     parser.add_argument("--parts", type=int, default=200, help="attacks on methods and samplers in each round")
     parser.add_argument("--fuzz", type=int, default=400, help="inputs in each round")
+    parser.add_argument("--files", type=int, default=80, help="rows read back in each round; a quarter as many bombs")
+    parser.add_argument("--calls", type=int, default=60, help="calls of an app in each round")
     parser.add_argument("--runs", type=int, default=10, help="training runs in each round, of each kind")
     return parser.parse_args()
 
@@ -44,6 +46,8 @@ def one_round(made: dict, tally: Tally, args: argparse.Namespace, number: int):
             disks.campaign(made, Path(place), tally, rng, args.disks, args.kinds)
             flips.campaign(made, Path(place), tally, rng, args.flips)
             tables.campaign(Path(place), tally, args.seed, inputs)
+            files.campaign(Path(place), tally, args.seed, range(number * args.files, (number + 1) * args.files))
+            calls.campaign(tally, args.seed, range(number * args.calls, (number + 1) * args.calls))
             runs = range(number * args.runs, (number + 1) * args.runs)
             streams.campaign(Path(place), tally, args.seed, runs)
             ranks.campaign(Path(place), tally, args.seed, runs)

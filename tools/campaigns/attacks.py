@@ -24,18 +24,18 @@ def isolated(run: Callable[[], object], seconds: int = SECONDS) -> dict:
     return isolated_each([run], seconds)[0]
 
 
-def isolated_each(runs: list[Callable[[], object]], seconds: int = SECONDS) -> list[dict]:
+def isolated_each(runs: list[Callable[[], object]], seconds: int = SECONDS, memory: int = BYTES) -> list[dict]:
     """`isolated` for each of `runs`, one after the other in one child process, since a fork takes longer than a small
     attack. After one that ends the process the rest has a new one."""
     found = []
     while len(found) < len(runs):
-        texts, code = _child(runs[len(found):], seconds)
+        texts, code = _child(runs[len(found):], seconds, memory)
         found += [dict(code=0, out="", said="", trace="") | json.loads(text) for text in texts]
         if len(found) < len(runs): found.append(dict(code=code, out="", said="", trace=""))
     return found
 
 
-def _child(runs: list, seconds: int) -> tuple[list[str], int]:
+def _child(runs: list, seconds: int, memory: int) -> tuple[list[str], int]:
     "A line of JSON for each run that came to its end, and the exit code of their process."
     read, write = os.pipe()
     if child := os.fork():
@@ -43,16 +43,16 @@ def _child(runs: list, seconds: int) -> tuple[list[str], int]:
         with open(read) as f: lines = [line for line in f if line.endswith("\n")]
         return lines, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with contextlib.suppress(BaseException):
-        _few_resources()
+        _few_resources(memory)
         for run in runs:
             told = json.dumps(_in_child(run, seconds)).encode() + b"\n"
             while told: told = told[os.write(write, told):]  # an attack may have replaced `open`
     os._exit(99)
 
 
-def _few_resources():
+def _few_resources(memory: int):
     pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 2**18
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + memory,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

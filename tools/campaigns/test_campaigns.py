@@ -6,7 +6,7 @@ import random
 import signal
 
 import pytest
-from campaigns import disks, flips, fuzz, links, parts, ranks, streams, tables
+from campaigns import calls, disks, files, flips, fuzz, links, parts, ranks, streams, tables
 from campaigns.attacks import Tally, isolated, isolated_each, refused, what_went_wrong
 from campaigns.jobs import jobs
 
@@ -57,6 +57,19 @@ def test_generated_tables(tmp_path):
     tables.campaign(tmp_path, tally := Tally(), 0, range(300))
     survived(tally)
     assert tally.tried["tables"] == 300
+
+
+def test_bombs_and_rows_that_are_read_back(tmp_path):
+    files.campaign(tmp_path, tally := Tally(), 0, range(80))
+    survived(tally)
+    assert dict(tally.tried) == {"bombs": 20, "read back": 80}
+
+
+def test_calls_of_an_app():
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install 'loflexmdm[app]'")
+    calls.campaign(tally := Tally(), 0, range(24))
+    survived(tally)
+    assert {*calls.KINDS, "Ctrl-C with an open page"} < {*tally.tried}
 
 
 def test_changed_streams(made, tmp_path):

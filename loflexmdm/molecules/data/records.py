@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rdkit import Chem, rdBase
 
+from ..notation.bracket_safe import mol_or_none
 from ...support.readers import LEGACY, checked_lines, encoding_in, ending_of, is_file, missing_file
 from ...support.records import EXPECTED, Layout, LeftOut, Parsed, Record, Records
 from ...support.records import column_place, head_lines, head_of, holds_sdf, layout_of, read_records, text_of
@@ -124,7 +125,7 @@ BONDS = re.compile(r"[=#()\[\]1-9]")  # most SMILES have one of these, words hav
 
 def holds_smiles(cells: Sequence[str]) -> bool:
     "Return True if four fifths of the cells are molecules and half of them have bonds, rings or brackets."
-    with rdBase.BlockLogs(): mols = [Chem.MolFromSmiles(cell) for cell in cells]
+    with rdBase.BlockLogs(): mols = [mol_or_none(cell) for cell in cells]
     good = sum(mol is not None and mol.GetNumAtoms() > 2 for mol in mols)
     return good >= .8 * len(cells) and sum(bool(BONDS.search(cell)) for cell in cells) >= .5 * len(cells)
 
@@ -191,7 +192,7 @@ def begins_with_molecule(path: Path, usual: Sequence[str]) -> bool:
     layout = layout_of(path, "", "auto", usual)
     if layout.format != "table" or {name.lower() for name in layout.names} & {*usual, *SMILES_COLUMNS}: return False
     first = layout.names[0].split(" ")[0]
-    with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(first) if first else None
+    with rdBase.BlockLogs(): mol = mol_or_none(first)
     return mol is not None and (len(first) > 2 or ending_of(path) == ".smi")
 
 
@@ -199,7 +200,7 @@ def check_header(found: Records, column: str):
     "Raise ValueError for a header that is a molecule: the first record of a table without a header."
     name = found.column
     if column or found.format != "table" or name.lower() in SMILES_COLUMNS or len(name) < 3: return
-    with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(name)
+    with rdBase.BlockLogs(): mol = mol_or_none(name)
     if mol is None: return
     raise ValueError(f"{found.where}: its header {name!r} is a molecule; write a header such as smiles above it, "
                      "or name the file .smi")

@@ -28,7 +28,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import BRICS
 
 from ...process.states import Vocabulary
-from ...support.limits import SMILES, clip, too_long
+from ...support.limits import RINGS, SMILES, clip, too_long
 from ...support.readers import read_json
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #92bf40ee
@@ -38,7 +38,9 @@ PRINTABLE = re.compile(r"[!-~]+")  # white space starts a name in a SMILES line;
 def smiles_problem(smiles: str) -> str:
     "Explain why RDKit rejects a SMILES, in RDKit's words if it has any."
     if not isinstance(smiles, str) or not smiles.strip(): return "empty"
-    if too_long(smiles): return f"more than {SMILES.now:,} characters; {SMILES.variable} raises the limit"
+    if too_long(smiles):
+        limit, what = (SMILES, "characters") if len(smiles) > SMILES.now else (RINGS, "rings")
+        return f"more than {limit.now:,} {what}; {limit.variable} raises the limit"
     if not PRINTABLE.fullmatch(smiles): return "contains white space or characters that are not allowed in SMILES"
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(smiles, sanitize=False)

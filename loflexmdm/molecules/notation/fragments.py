@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from rdkit import Chem, rdBase
 
-from .bracket_safe import bonds_to_cut, closures, parse_smiles
+from .bracket_safe import bonds_to_cut, closures, mol_or_none, parse_smiles
 from .bracket_safe import split_attachments, to_bracket_safe, tokenize
 from ...process.states import Vocabulary
 
@@ -231,7 +231,7 @@ def contains_fragment(smiles: str | None, fragment: str) -> bool:
     False for None, for text that is not a molecule, and for molecules with open points; ValueError for a fragment that
     does not parse."""
     fragment_pattern(fragment)
-    with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(smiles) if smiles else None
+    with rdBase.BlockLogs(): mol = mol_or_none(smiles) if smiles else None
     return mol is not None and bool(find_fragment(mol, fragment))
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #bb28f743

@@ -12,20 +12,22 @@ from typing import NamedTuple
 
 from rdkit import Chem, rdBase
 
+from .bracket_safe import mol_or_none
 from .fragments import find_fragment, parse_fragment, points_of
 from .notations import Span, random_smiles, symbols
+from ...support.limits import clip
 
 # %% ../../../nbs/molecules/notation/05_linkers.ipynb #lk000008
 def two_ends(text: str) -> list[Chem.Mol]:
     "Parse two ends with one point each. ValueError for anything else."
     found = list(Chem.GetMolFrags(parse_fragment(text), asMols=True))
     if [len(points_of(mol)) for mol in found] == [1, 1]: return found
-    raise ValueError(f"{text!r}: two ends are linked, each with one point *, as in '*c1ccccc1.*N1CCOCC1'")
+    raise ValueError(f"{clip(text)}: two ends are linked, each with one point *, as in '*c1ccccc1.*N1CCOCC1'")
 
 
 def linker_of(smiles: str | None, ends: str) -> str:
     "Return the linker of a molecule between its ends, '' if there is none. The ends are matched without stereo."
-    with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(smiles) if smiles else None
+    with rdBase.BlockLogs(): mol = mol_or_none(smiles) if smiles else None
     own = set() if mol is None else set(find_fragment(mol, ends))
     if not own: return ""
     cut = [b.GetIdx() for b in mol.GetBonds() if len({b.GetBeginAtomIdx(), b.GetEndAtomIdx()} & own) == 1]

@@ -13,13 +13,15 @@ from functools import lru_cache
 from rdkit import Chem, rdBase
 
 from .fragments import contains_fragment, parse_fragment, points_of
+from ...support.limits import clip, too_long
 
 # %% ../../../nbs/molecules/notation/04_substructures.ipynb #su000008
 @lru_cache
 def substructure(text: str) -> Chem.Mol:
     "Parse a SMILES, or else a SMARTS, as a pattern. ValueError if it is neither, or empty."
-    with rdBase.BlockLogs(): found = Chem.MolFromSmiles(text) or Chem.MolFromSmarts(text)
-    if found is None or not found.GetNumAtoms(): raise ValueError(f"scaffold={text!r}: neither SMILES nor SMARTS")
+    with rdBase.BlockLogs():
+        found = None if too_long(text) else Chem.MolFromSmiles(text) or Chem.MolFromSmarts(text)
+    if found is None or not found.GetNumAtoms(): raise ValueError(f"scaffold={clip(text)}: neither SMILES nor SMARTS")
     return found
 
 
