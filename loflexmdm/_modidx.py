@@ -3518,6 +3518,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                           'loflexmdm/molecules/scores/objectives.py'),
                                                        'loflexmdm.molecules.scores.objectives.counts_of': ( 'molecules/scores/objectives.html#counts_of',
                                                                                                             'loflexmdm/molecules/scores/objectives.py'),
+                                                       'loflexmdm.molecules.scores.objectives.inherit': ( 'molecules/scores/objectives.html#inherit',
+                                                                                                          'loflexmdm/molecules/scores/objectives.py'),
                                                        'loflexmdm.molecules.scores.objectives.load_objective': ( 'molecules/scores/objectives.html#load_objective',
                                                                                                                  'loflexmdm/molecules/scores/objectives.py'),
                                                        'loflexmdm.molecules.scores.objectives.print_maker': ( 'molecules/scores/objectives.html#print_maker',

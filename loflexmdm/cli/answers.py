@@ -30,13 +30,14 @@ from ..models.rows import Rows, bounds, with_columns
 from ..molecules.data.compounds import standard_fragment
 from ..molecules.data.tables import MOLECULE_WRITERS, molecule_columns
 from ..molecules.links import Refusals, links, request_from, row_of
+from ..molecules.notation.bracket_safe import mol_or_none
 from ..molecules.notation.fragments import find_fragment
 from ..molecules.report import molecule_svg
 from ..molecules.scores.metrics import judge
 from ..process.rules import split_ranges
 from ..process.states import fillings_of, is_gap
 from ..support.arguments import read_count, read_items
-from ..support.limits import ROWS, SMILES, clip
+from ..support.limits import ROWS, clip
 from ..support.registries import did_you_mean
 from ..tasks.base import Prompt, Task
 
@@ -248,9 +249,8 @@ FIGURES = dict(qed="QED", sa="SA", qed_gain="QED gain", similarity="similarity",
 
 
 def parse_points(text: str) -> Chem.Mol | None:
-    "Parse a fragment with points; None if it is invalid."
-    SMILES.check(len(text), "SMILES")
-    with BlockLogs(): return Chem.MolFromSmiles(text)
+    "Parse a fragment with points; None if it is invalid or too long."
+    with BlockLogs(): return mol_or_none(text)
 
 
 def drawing(smiles: str, fragment: str = "") -> str:

@@ -88,7 +88,8 @@ def bodies() -> dict[str, type]:
         link=pick("model", "ends", "n", "seed", "link_atoms", "link_rings", "unique", "sound"),
     )
     made = lambda kind, default, text: (kind, Field(default, description=text))
-    return {name: create_model(name.capitalize(), __config__=ConfigDict(extra="allow"),
+    extra = lambda name: "forbid" if name in ("score", "link") else "allow"  # a model's own settings are its to refuse
+    return {name: create_model(name.capitalize(), __config__=ConfigDict(extra=extra(name)),
                                **{key: made(*value) for key, value in own.items()}) for name, own in calls.items()}
 
 # %% ../../nbs/cli/19_service.ipynb #sr000013
@@ -222,6 +223,7 @@ def first_line(errors: Sequence[Mapping]) -> tuple[int, str]:
     if name == "body" and isinstance(error["input"], bytes | str):
         return 400, "body: is not JSON; send it with Content-Type: application/json"
     if error["type"] == "missing": return 422, f"{name}: is missing; /docs lists the fields"
+    if error["type"] == "extra_forbidden": return 422, f"{clip(name)}: is not a field; /docs lists the fields"
     return 422, f"{name}={clip(error['input'])}: {error['msg'][:1].lower()}{error['msg'][1:]}"
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from ..methods.base import Method
 from .growth import Growth, Growths, continuation_error, grows_rightwards
 from .links import limits_from
+from .notation.bracket_safe import mol_or_none
 from .notation.fragments import find_fragment, parse_fragment, plain_points, points_of
 from .notation.notations import is_atom, is_ring, open_rings, symbols
 from .notation.substructures import keeps_fragment
@@ -44,7 +45,7 @@ def inner_path(fragment: str) -> int:
 
 def ring_size(smiles: str | None, fragment: str) -> int:
     "Return the size of the ring through the two points of a fragment, 0 if there is none."
-    with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(smiles) if smiles else None
+    with rdBase.BlockLogs(): mol = mol_or_none(smiles) if smiles else None
     own = set() if mol is None else set(find_fragment(mol, fragment))
     bonds = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()] if own else []
     steps = [pair if pair[1] in own else pair[::-1] for pair in bonds if len({*pair} & own) == 1]
@@ -53,7 +54,7 @@ def ring_size(smiles: str | None, fragment: str) -> int:
     for pair in bonds:
         if {*pair} & own: rest.RemoveBond(*pair)
     first, last = (new for new, _ in steps)
-    outside = 1 if first == last else len(Chem.GetShortestPath(rest, first, last))
+    outside = len(Chem.GetShortestPath(rest, first, last))  # two atoms or more, since no atom stands for both points
     return inner_path(fragment) + outside if outside else 0
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000011

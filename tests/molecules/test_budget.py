@@ -8,6 +8,9 @@ from rdkit import Chem
 from loflexmdm.cli.structure_editor import ATOMS, to_molfile
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.links import grown_links, link_prompts
+from loflexmdm.molecules.notation.fragments import parse_fragment
+from loflexmdm.molecules.notation.linkers import two_ends
+from loflexmdm.molecules.notation.substructures import substructure
 from loflexmdm.molecules.notation.notations import WRITTEN, check_length, smiles_prompts, up_to_point
 
 LONG = "C" * 14_999 + "*"
@@ -29,6 +32,14 @@ def test_long_ends_are_refused_before_they_are_spelled(route):
     start = time.process_time()
     with pytest.raises(ValueError, match="has 14,997 atoms; the model writes at most 63 tokens"): route()
     assert time.process_time() - start < .5
+
+
+@pytest.mark.parametrize("read", [parse_fragment, substructure, two_ends])
+def test_many_rings_are_refused_before_they_are_found(read):
+    start = time.process_time()
+    with pytest.raises(ValueError, match="more than 500 rings; LOFLEXMDM_MAX_RINGS|neither SMILES") as told:
+        read("*" + "C1CC" * 3000)
+    assert time.process_time() - start < .5 and len(str(told.value)) < 400
 
 
 def test_a_fragment_is_as_long_as_the_model_writes():

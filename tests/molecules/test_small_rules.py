@@ -33,6 +33,7 @@ def test_a_column_of_smiles_has_four_fifths_molecules_and_bonds_in_half(good, bo
 def test_the_size_of_a_ring_that_atoms_close():
     fragment = "*CCCC*"
     for outside in (2, 3): assert ring_size("C1CCC" + "N" * outside + "1", "*CCCC*") == 4 + outside
+    assert ring_size("C1CCCN1", fragment) == 0  # no atom stands for both points
     assert ring_size("NCCCCN", fragment) == 0 and ring_size(None, fragment) == 0
 
 
