@@ -1,18 +1,17 @@
 """The training behind the page on digits: `python experiments/digit_runs.py SEED... [--steps N]`.
 
 Each run adds its figures and pictures (levels 0 to 16) to experiments/results/digit_runs.json, with its
-settings, seed and commit. One
-thread, some minutes."""
+settings, seed and commit. One thread, some minutes."""
 import argparse
 import tempfile
 import time
 
 import torch
 
+from digits_task import CLASSES, SIDE, DigitsTask, bits_per_dimension
 from loflexmdm.methods.base import Method
 from loflexmdm.process.states import ANY, collate
 from loflexmdm.tasks.base import task_from
-from loflexmdm.tasks.digits import CLASSES, SIDE, DigitsTask, bits_per_dimension
 from loflexmdm.training.recipes import recipe_from
 from runs import ROOT, note
 

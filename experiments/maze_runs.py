@@ -4,6 +4,7 @@ A planner is told a few cells of a maze, the subgoals, and walks through them in
 maze is made from a seed; pairs of start and goal are held out. FlexMDM fills the gaps between subgoals that stay;
 masked diffusion writes the whole path after a prompt. Rows go to experiments/results/maze.json; those that are there
 are kept. About eight minutes of one core for each of seven runs, which lie in $MAZE_RUNS if it is set."""
+import argparse
 import hashlib
 import json
 import math
@@ -446,6 +447,7 @@ def measured(label: str, seed: int, samplers: dict[str, Sampler | None], runs: P
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     runs = Path(os.environ.get("MAZE_RUNS") or tempfile.mkdtemp())
     file = HERE / "results" / "maze.json"
     rows = json.loads(file.read_text()) if file.exists() else []

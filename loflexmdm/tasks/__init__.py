@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         BracketsConfig as BracketsConfig,
         BracketsTask as BracketsTask,
     )
-    from loflexmdm.tasks.digits import DigitsConfig as DigitsConfig, DigitsTask as DigitsTask
     from loflexmdm.tasks.key import (
         KeyConfig as KeyConfig,
         KeyTask as KeyTask,

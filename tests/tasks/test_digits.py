@@ -1,10 +1,15 @@
 "Images of digits as sequences, and how samples of them are judged."
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 from loflexmdm.process.states import ANY
 from loflexmdm.samplers import Samples
-from loflexmdm.tasks.digits import DigitsConfig, DigitsTask, bits_per_dimension, checked_images
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+from digits_task import DigitsConfig, DigitsTask, bits_per_dimension, checked_images  # noqa: E402
 
 pytest.importorskip("sklearn", reason="the digits need scikit-learn")
 
