@@ -1,6 +1,6 @@
 # make demo: installs and runs the main job.  make lab: JupyterLab on the notebooks.
 # make test: installs, then lint, the fast tests and a page of each room.  make test-all: that and everything else.
-# make test-pages: the fast tests, every page, golden figures and the site, without the other slow tests (as .ci/run does).
+# make test-ci: the same without slow tests of models, molecules, training, commands and attacks (as .ci/run does).
 # make test ROOM=samplers: the tests and notebooks that a change of this room can affect, without the site.
 # make update: everything that is derived from the notebooks (export, help, schema, lists, counts, README).
 # make house: figures of the code, its English and style; AGAINST=DIR puts those of another checkout beside them.
@@ -15,7 +15,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all test-pages update house mutants campaign fuzz bench docs release lab clean
+.PHONY: demo test test-all test-ci update house mutants campaign fuzz bench docs release lab clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -43,8 +43,8 @@ test: $(VENV)/.dev
 test-all: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py --all
 
-test-pages: $(VENV)/.dev
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py --pages
+test-ci: $(VENV)/.dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py --ci
 
 update: $(VENV)/.dev
 	$(BIN)/python tools/update.py

@@ -7862,6 +7862,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                               'loflexmdm/training/recipes.py'),
                                             'loflexmdm.training.recipes.with_method': ( 'training/recipes.html#with_method',
                                                                                         'loflexmdm/training/recipes.py'),
+                                            'loflexmdm.training.recipes.with_precision': ( 'training/recipes.html#with_precision',
+                                                                                           'loflexmdm/training/recipes.py'),
                                             'loflexmdm.training.recipes.with_trial': ( 'training/recipes.html#with_trial',
                                                                                        'loflexmdm/training/recipes.py'),
                                             'loflexmdm.training.recipes.with_unit': ( 'training/recipes.html#with_unit',

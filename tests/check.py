@@ -1,8 +1,9 @@
 """`make test`: generated files match the notebooks, lint, every fast test, and a page of each room.
 
-With `--all` (`make test-all`) then also the slow tests and all other pages, while the site is built, and the tests of
-the site. With `--room ROOM` the tests and pages of that room, and those that import from it, instead. Tests run in a
-process per core (four at most). Other options go to pytest."""
+With `--all` (`make test-all`) also the slow tests and all other pages, while the site is built, and then the tests of
+the site; with `--ci` (`make test-ci`, `.ci/run`) all of these but those marked nightly. With `--room ROOM` the tests
+and pages of that room, and those that import from it, instead. Tests run in a process per core (four at most). Other
+options go to pytest."""
 import argparse
 import hashlib
 import json
@@ -87,13 +88,10 @@ def fast(*options: str) -> int:
     return tested(*in_workers(), "-m", "not slow", f"--ignore={SITE}", *options) % NO_TESTS
 
 
-PAGES = ("tests/house/test_notebooks.py", "tests/golden")
-
-
-def rest(*options: str, only: tuple[str, ...] = ("tests",)) -> int:
-    "Run the other tests, or `only` some, beside the build of the site, then those of the site; return pytest's code."
+def whole(marker: str, *options: str) -> int:
+    "Run the tests of a marker ('': all) beside the build of the site, then those of the site; return pytest's code."
     site = subprocess.Popen([sys.executable, "docs/build.py"], cwd=ROOT)
-    code = tested(*in_workers(), *only, "-m", "slow", "--durations=8", f"--ignore={SITE}", *options) % NO_TESTS
+    code = tested(*in_workers(), "-m", marker, "--durations=8", f"--ignore={SITE}", *options) % NO_TESTS
     if site.wait(): sys.exit("docs/build.py failed: the site is not built")
     of_site = tested(*in_workers(), SITE, *options) % NO_TESTS  # also after a failure, which would hide theirs
     return code or of_site
@@ -103,20 +101,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--room", choices=rooms())
     parser.add_argument("--all", action="store_true", help="slow tests, all pages and the site too")
-    parser.add_argument("--pages", action="store_true",
-                        help="all pages, golden figures and the site too, without the other slow tests")
+    parser.add_argument("--ci", action="store_true", help="the same without the tests that are marked nightly")
     asked, options = parser.parse_known_args()
     os.environ.update(OMP_NUM_THREADS="1", MPLBACKEND="agg")
     started = time.monotonic()
     generated_files_match()
     run("ruff", "check", "loflexmdm", "tests", "tools", "docs", "setup.py")
-    code = tested(*in_workers(), *of_room(asked.room), *options) if asked.room else fast(*options)
-    minutes = lambda: f"{(time.monotonic() - started) / 60:.1f} min"
-    if asked.all or asked.pages:
-        print(f"make test: {'all passed' if code == 0 else 'FAILED'} in {minutes()}; now the rest", flush=True)
-        code = rest(*options, only=("tests",) if asked.all else PAGES) or code
-    name = "make test" + ("-all" if asked.all else "-pages" if asked.pages else "")
-    print(f"{name}: {'all passed' if code == 0 else 'FAILED'} in {minutes()}", flush=True)
+    if asked.room: code = tested(*in_workers(), *of_room(asked.room), *options)
+    elif asked.all or asked.ci: code = whole("" if asked.all else "not nightly", *options)
+    else: code = fast(*options)
+    name, minutes = "-all" if asked.all else "-ci" if asked.ci else "", (time.monotonic() - started) / 60
+    print(f"make test{name}: {'all passed' if code == 0 else 'FAILED'} in {minutes:.1f} min", flush=True)
     shutil.rmtree(ROOT / ".pytest_cache", ignore_errors=True)
     sys.exit(code)
 

@@ -68,11 +68,24 @@ def rank(nodeid: str) -> tuple[int, int]:
     return floor(nodeid), NUMBERS.get((room_of(nodeid), path.stem.removeprefix("test_")), 99)
 
 
+LAWS = 5  # highest floor whose slow tests run wherever a change is checked
+
+
+def is_nightly(item) -> bool:
+    "Return True for a slow test of what stands on the laws: it is neither one of theirs, nor a page, nor golden."
+    slow, page = item.get_closest_marker("slow"), "test_notebook[" in item.nodeid
+    return bool(slow) and not page and room_of(item.nodeid) != "golden" and floor(item.nodeid) > LAWS
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items):
-    """Order tests by floor and notebook of what they check, after the slow pages: a long one that begins last keeps one
-    process busy while the other has nothing to do."""
-    def is_long(item): return "test_notebook[" in item.nodeid and item.get_closest_marker("slow")
-    items.sort(key=lambda item: (not is_long(item), *rank(item.nodeid)))
+    """Mark tests that are nightly; order fast tests by floor and notebook of what they check, and after them the slow
+    ones, pages first: a long one that begins last keeps one process busy while the other has nothing to do."""
+    def turn(item):
+        slow = bool(item.get_closest_marker("slow"))
+        return slow, slow and "test_notebook[" not in item.nodeid, *rank(item.nodeid)
+    for item in filter(is_nightly, items): item.add_marker("nightly")
+    items.sort(key=turn)
 
 
 @pytest.hookimpl(hookwrapper=True)

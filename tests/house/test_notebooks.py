@@ -40,7 +40,7 @@ SHOWN = {
     for name in (
         "tutorials/orders_on_a_clock", "tutorials/course", "tutorials/molecules", "tutorials/your_own_data",
         "tutorials/fill_a_gap", "tutorials/repair", "tutorials/molecule_edits", "how_to/your_own_tokenizer",
-        "how_to/condition_on_a_prompt",
+        "how_to/condition_on_a_prompt", "tutorials/log_anomalies",
     )
 }
 STEPS = 20
@@ -53,12 +53,17 @@ def short(self, method, data, config, *args, **options):
     whole(self, method, data, replace(config, steps=min(config.steps, {STEPS})), *args, **options)
 Trainer.__init__ = short
 """
-# pages that draw hundreds of molecules by commands, and assert nothing of how many there are: here they draw fewer
-DRAWN = {NBS / "tutorials/from_lead_to_report.ipynb"}
-SAMPLES = 40
+# pages that draw hundreds of molecules, and assert nothing of how many there are: here they draw fewer
+DRAWN = {NBS / f"tutorials/{name}.ipynb" for name in ("from_lead_to_report", "molecules", "fragments")}
+SAMPLES = 16
 DRAW_FEWER = f"""
 from loflexmdm.cli import commands
+from loflexmdm.models.model import Model
 
+whole_sample = Model.sample
+def small_sample(self, prompts=None, n=None, *args, **options):
+    return whole_sample(self, prompts, n and min(n, {SAMPLES}), *args, **options)
+Model.sample = small_sample
 whole_command = commands.main
 def smaller(before, word): return str(min(int(word), {SAMPLES})) if before == "-n" else word
 def small_command(argv): return whole_command([smaller(*pair) for pair in zip(["", *argv], argv)])

@@ -31,8 +31,9 @@ def paces(monkeypatch):
         model = entrant.tables.get("model", {})
         method = model.get("method")
         name = method if method in ("ar", "fim") else model.get("order", "other")
-        asked.append(name)
-        each = costs[name]
+        half = tables.get("train", {}).get("precision") == "bfloat16"
+        if not half: asked.append(name)
+        each = costs[name] * (costs.get("bfloat16", 1.0) if half else 1.0)
         return Cost(tables.get("train", {}).get("batch_size", 16), each, each)
     monkeypatch.setattr(recipes, "cost_of", cost_of)
     return costs, asked
@@ -110,6 +111,18 @@ def test_nothing_is_measured_where_nothing_is_open(lines, paces, tmp_path):
     assert complete_tables(few) == few and complete_tables(dict(task=dict(kind="star"))) == dict(task=dict(kind="star"))
     assert paces[1] == []
     assert is_small(800, 12) and is_small(1, 40) and not is_small(160_000, 114) and not is_small(1, 64)
+
+
+@pytest.mark.parametrize("ratio, given, device, chosen", [
+    (0.8, {}, "cpu", "bfloat16"), (0.95, {}, "cpu", None), (0.8, dict(precision="float32"), "cpu", "float32"),
+    (0.8, {}, "cuda", None),
+])
+def test_bfloat16_where_it_is_faster_on_a_processor(lines, paces, ratio, given, device, chosen):
+    paces[0].update(bfloat16=ratio, ar=0.5, left_to_right=60.0)
+    said = []
+    train = complete_tables(tables(lines, train=given), device, said.append)["train"]
+    assert train.get("precision") == chosen and any("1.25 times" in line for line in said) == (chosen == "bfloat16")
+    assert train["steps"] == round(SECONDS / (0.5 * (ratio if chosen == "bfloat16" else 1.0)))
 
 
 def test_several_processes_measure_nothing(lines, paces, monkeypatch):
