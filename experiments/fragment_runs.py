@@ -66,6 +66,7 @@ def main():
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--model", default="molecules-moses-ar")
     parser.add_argument("-n", type=int, default=100, help="samples of each case")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="of models of SMILES")
     args = parser.parse_args()
     torch.set_num_threads(1)
     model, cases = loflexmdm.load(args.model), read_benchmark(args.csv)
@@ -73,7 +74,7 @@ def main():
     for seed in args.seeds:
         name, settings = f"{made['model']} {seed}", made | dict(seed=seed)
         ways = {}
-        if grows_rightwards(model.method) or fills_smiles(model): ways = WAYS
+        if grows_rightwards(model.method) or fills_smiles(model): ways = {way: WAYS[way] for way in args.ways}
         if fills_smiles(model): settings, cases = settings | dict(cores="five places"), with_cores(cases, args.csv)
         for label, options in ways.items():
             asked = dict(options)

@@ -33,7 +33,7 @@ def drug(ends: str, linker: str) -> Chem.Mol:
 def drugs() -> list[Chem.Mol]:
     "Return the drugs whose linkers are asked for."
     cases = tomllib.loads(CASES.read_text())
-    return [drug(*case) for group in ("known", "second") for case in cases[group].values()]
+    return [drug(*case) for group in ("known", "second", "approved") for case in cases[group].values()]
 
 
 def objection(mol: Chem.Mol | None) -> str:

@@ -1,10 +1,11 @@
 """Linkers of drugs and macrocycles by a model of SMILES: `python experiments/link_runs.py MODEL... --seeds 0 1 2`.
 
-For twice ten pairs of ends (`link_cases.toml`): of some draws at the known linker's atoms and rings, how many are as
-requested, how many of these differ, if the known linker is among them, and its -log p under the model. For ten
-fragments with two points: how many single draws close a ring of the requested size, how many draws of the command,
-which tries again, and how many of these differ. Of molecules from nothing: how many are valid. Rows, one of each
-model and seed, go to experiments/results/link_runs.json."""
+For pairs of ends (`link_cases.toml`): of some draws at the known linker's atoms and rings, how many are as requested,
+how many of these differ, if the known linker is among them, and its -log p under the model. With `--different`, draws
+go on until as many differ, four times as many at most, and the row has the place of the known linker among those that
+differ (0: it is not among them). For ten fragments with two points: how many single draws close a ring of the
+requested size, how many draws of the command, which tries again, and how many of these differ. Of molecules from
+nothing: how many are valid. Rows, one of each model and seed, go to experiments/results/link_runs.json."""
 import argparse
 import time
 import tomllib
@@ -24,6 +25,7 @@ from runs import ROOT, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "link_runs.json"
 CASES = ROOT / "experiments" / "link_cases.toml"
+GROUPS, LONGER = ("known", "second", "approved"), 4  # kinds of pairs; most rounds of draws until enough differ
 
 
 def request_of(linker: str) -> LinkRequest:
@@ -43,6 +45,28 @@ def linked(model: Model, known: Mapping[str, list[str]], n: int, seed: int) -> d
         if not grows_rightwards(model.method): row |= dict(nats=round(link_nats(model, ends, [linker])[0], 2))
         found[name] = row
     return found
+
+
+def place(model: Model, ends: str, linker: str, n: int, seed: int) -> dict:
+    "Draw linkers until the known one comes or `n` differ, in rounds of `n` draws; tell its place among them."
+    _, draw = ROUTES[grows_rightwards(model.method)]
+    known, found, drawn = Chem.CanonSmiles(linker), {}, 0
+    for k in range(LONGER):
+        for made in draw(model, ends, request_of(linker), n, seed + 1000 * k):
+            drawn += known not in found and len(found) < n
+            if made and len(found) < n: found.setdefault(made, len(found) + 1)
+        if known in found or len(found) == n: break
+    return dict(place=found.get(known, 0), different=len(found), draws=drawn)
+
+
+def run_different(place_of_model: str, seed: int, n: int):
+    "Look for the known linkers among different ones, and note it, unless the row is there."
+    name = f"{Path(place_of_model).name}, different {seed}"
+    if noted(RESULTS, name, dict(n=n)): return
+    model, cases, begun = load(place_of_model), tomllib.loads(CASES.read_text()), time.process_time()
+    row = {group: {key: place(model, *case, n, seed) for key, case in cases[group].items()} for group in GROUPS}
+    found = {group: sum(case["place"] > 0 for case in row[group].values()) for group in GROUPS}
+    note(RESULTS, dict(name=name, n=n, seed=seed, found=found, **row, cpu_seconds=round(time.process_time() - begun)))
 
 
 def closed(model: Model, rings: Mapping[str, str], n: int, seed: int) -> dict:
@@ -78,10 +102,11 @@ def main():
     parser.add_argument("models", nargs="+", help="names or directories")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("-n", type=int, default=200, help="draws of each case")
+    parser.add_argument("--different", action="store_true", help="draw until that many linkers differ")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for seed in args.seeds:
-        for place in args.models: run(place, seed, args.n)
+        for name in args.models: (run_different if args.different else run)(name, seed, args.n)
 
 
 if __name__ == "__main__": main()
