@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 import loflexmdm
+from loflexmdm.cli.resumable_rows import model_digest
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.growth import grows_rightwards
 from loflexmdm.molecules.notation.fragments import FragmentCase, read_benchmark
@@ -71,6 +72,7 @@ def main():
     torch.set_num_threads(1)
     model, cases = loflexmdm.load(args.model), read_benchmark(args.csv)
     made = dict(model=Path(args.model).name, n=args.n, csv=file_digest(args.csv))
+    if fills_smiles(model): made["weights"] = model_digest(model.method)[:12]
     for seed in args.seeds:
         name, settings = f"{made['model']} {seed}", made | dict(seed=seed)
         ways = {}

@@ -2,7 +2,7 @@
 
 Three objectives, a thousand calls each, from the same fifty training molecules of `molecules`: the default way of
 `optimize`, in which a model grows parts anew, beside a genetic algorithm on graphs (crossover and mutation, `Genetic`),
-both with the filter and, with the first seed, without it. Of the hundred best molecules: how many the filter would
+both with the filter and, with seed 0, without it. Of the hundred best molecules: how many the filter would
 refuse, and how many have a structural alert (BRENK). Rows go to experiments/results/search_runs.json, and the hundred
 best with `--best FOLDER` to files of SMILES."""
 import argparse
@@ -51,9 +51,10 @@ def main():
     parser.add_argument("--best", type=Path, help="folder of the hundred best of each run")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.best is not None: args.best.mkdir(parents=True, exist_ok=True)
     model, train = load(OptimizeOptions.model), load("molecules").task.smiles("train")
     for seed in args.seeds:
-        for sound in (True, False)[:1 + (seed == args.seeds[0])]:
+        for sound in (True, False)[:1 + (seed == 0)]:
             for task in TASKS:
                 for way in ("model", "genetic"): run(task, way, sound, seed, args.budget, model, train, args.best)
 

@@ -15,8 +15,8 @@ REQUESTS = [
     ("molecules-moses-ar", None, dict(n=3)),
     ("molecules-moses-ar", "*c1ccncc1", dict(valid=3, unique=True, seed=1)),
     ("molecules-moses-ar", "*c1ccncc1.*N1CCOCC1", dict(n=3, seed=2)),
-    ("molecules-leads", "*C(=O)N*", dict(n=6, min_length=0, max_length=8, seed=2)),
-    ("molecules-leads", "*C(=O)N*", dict(n=6, unique=False, max_length=8, seed=2)),
+    ("molecules-leads", "*c1ccncc1", dict(n=6, temperature=0.2, seed=2)),
+    ("molecules-leads", "*c1ccncc1", dict(n=6, temperature=0.2, unique=False, seed=2)),
     ("molecules-moses-ar", "c1ccc2[nH]ccc2c1", dict(n=4, seed=3, top_p=0.9)),
     ("molecules-leads", "*CCc1cccc(C*)c1", dict(n=3, close=True, ring_size="12-16")),
     ("molecules-leads", "*c1ccccc1", dict(valid=2, tries=40, temperature=0.8)),
@@ -49,6 +49,19 @@ def test_shell_python_and_app_give_equal_rows(model, prompt, settings, tmp_path)
     *_, app = Answers([model]).sample(model, prompt, **settings)
     plain = [{k: v for k, v in row.items() if not isinstance(v, list)} for row in shell]
     assert app.rows == [dict(input=0, **row) for row in plain]
+
+
+@pytest.mark.slow
+def test_what_is_drawn_of_fragments_differs_in_the_order_first_seen():
+    model, cold, pair = load("molecules-leads"), dict(seed=2, temperature=0.5), ["*c1ccncc1.*N1CCOCC1", "*c1ccncc1"]
+    once, every = ([row["smiles"] or row["text"] for row in model.sample(pair[0], n=n, unique=u, **cold).rows()]
+                   for n, u in ((6, None), (40, False)))
+    assert once == [*dict.fromkeys(every)][:6] and len({*every[:6]}) < 6
+    several = model.sample([*pair, pair[0]], n=3, **cold).rows()
+    assert [row["prompt_text"] for row in several] == [pair[0]] * 6 + [pair[1]] * 3
+    assert len({row["smiles"] or row["text"] for row in several}) == 9
+    with pytest.warns(UserWarning, match="only . of 6 different sequences in 6 draws"):
+        assert len(model.sample(pair[0], n=6, tries=6, **cold)) < 6
 
 
 @pytest.mark.parametrize("command, cls, model", [
