@@ -9,7 +9,7 @@ nothing: how many are valid. Rows, one of each model and seed, go to experiments
 import argparse
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -25,7 +25,6 @@ from runs import ROOT, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "link_runs.json"
 CASES = ROOT / "experiments" / "link_cases.toml"
-GROUPS, LONGER = ("known", "second", "approved"), 4  # kinds of pairs; most rounds of draws until enough differ
 
 
 def request_of(linker: str) -> LinkRequest:
@@ -48,25 +47,30 @@ def linked(model: Model, known: Mapping[str, list[str]], n: int, seed: int) -> d
 
 
 def place(model: Model, ends: str, linker: str, n: int, seed: int) -> dict:
-    "Draw linkers until the known one comes or `n` differ, in rounds of `n` draws; tell its place among them."
+    "Draw linkers until the known one comes or `n` differ, in rounds that grow; tell its place among them."
     _, draw = ROUTES[grows_rightwards(model.method)]
     known, found, drawn = Chem.CanonSmiles(linker), {}, 0
-    for k in range(LONGER):
-        for made in draw(model, ends, request_of(linker), n, seed + 1000 * k):
-            drawn += known not in found and len(found) < n
-            if made and len(found) < n: found.setdefault(made, len(found) + 1)
+    for k, size in enumerate((n // 4, n - n // 4, n, 2 * n)):
+        for made in draw(model, ends, request_of(linker), size, seed + 1000 * k):
+            if known in found or len(found) == n: break
+            drawn += 1
+            if made: found.setdefault(made, len(found) + 1)
         if known in found or len(found) == n: break
     return dict(place=found.get(known, 0), different=len(found), draws=drawn)
 
 
-def run_different(place_of_model: str, seed: int, n: int):
-    "Look for the known linkers among different ones, and note it, unless the row is there."
-    name = f"{Path(place_of_model).name}, different {seed}"
-    if noted(RESULTS, name, dict(n=n)): return
-    model, cases, begun = load(place_of_model), tomllib.loads(CASES.read_text()), time.process_time()
-    row = {group: {key: place(model, *case, n, seed) for key, case in cases[group].items()} for group in GROUPS}
-    found = {group: sum(case["place"] > 0 for case in row[group].values()) for group in GROUPS}
-    note(RESULTS, dict(name=name, n=n, seed=seed, found=found, **row, cpu_seconds=round(time.process_time() - begun)))
+def run_different(name_of_model: str, group: str, seeds: Sequence[int], n: int):
+    "Look for the known linkers of a group among different ones, and note it, unless the rows are there."
+    model, cases = load(name_of_model), tomllib.loads(CASES.read_text())[group]
+    names = {seed: f"{Path(name_of_model).name}, different {group} {seed}" for seed in seeds}
+    left = [seed for seed in seeds if not noted(RESULTS, names[seed], dict(n=n))]
+    found, begun = {seed: {} for seed in left}, time.process_time()
+    for key, case in cases.items():
+        for seed in left: found[seed][key] = place(model, *case, n, seed)
+        print(key, {seed: found[seed][key] for seed in left}, flush=True)
+    for seed, rows in found.items():
+        note(RESULTS, dict(name=names[seed], n=n, seed=seed, found=sum(case["place"] > 0 for case in rows.values()),
+                           places=rows, cpu_seconds_of_all_seeds=round(time.process_time() - begun)))
 
 
 def closed(model: Model, rings: Mapping[str, str], n: int, seed: int) -> dict:
@@ -102,11 +106,12 @@ def main():
     parser.add_argument("models", nargs="+", help="names or directories")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("-n", type=int, default=200, help="draws of each case")
-    parser.add_argument("--different", action="store_true", help="draw until that many linkers differ")
+    parser.add_argument("--different", nargs="*", default=[], help="groups of pairs: draw until that many differ")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    for seed in args.seeds:
-        for name in args.models: (run_different if args.different else run)(name, seed, args.n)
+    for name in args.models:
+        for group in args.different: run_different(name, group, args.seeds, args.n)
+        for seed in args.seeds if not args.different else (): run(name, seed, args.n)
 
 
 if __name__ == "__main__": main()

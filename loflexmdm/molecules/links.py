@@ -192,11 +192,17 @@ def link_prompts(method: Method, ends: str) -> list[list]:
 # %% ../../nbs/molecules/09_links.ipynb #ln00in01
 def inserted_links(model: Model, ends: str, request: LinkRequest, n: int, seed: int = 0) -> list[str | None]:
     "Draw linkers by insertion; None for one that is not valid or not as requested. Sizes take turns."
-    forms = [ends] if protonate(ends) == Chem.CanonSmiles(ends) else [ends, protonate(ends)]
-    prompts = [(form, p) for form in forms for p in link_prompts(model.method, form)]
+    prompts = _prompts_by_form(model.method, ends, sum(p._version for p in model.method.parameters()))
     drawn = [_fill(model, ends, asked, [prompts[i % len(prompts)] for i in range(k)], seed)
              for asked, k in request.sizes(n, random.Random(f"sizes {seed}"))]
     return in_turns(drawn)
+
+
+@lru_cache(8)
+def _prompts_by_form(method: Method, ends: str, version: int) -> list[tuple[str, list]]:
+    "Return the `link_prompts` of two ends, and of their protonated form, each with its form, for weights of a version."
+    forms = [ends] if protonate(ends) == Chem.CanonSmiles(ends) else [ends, protonate(ends)]
+    return [(form, p) for form in forms for p in link_prompts(method, form)]
 
 
 def _fill(
