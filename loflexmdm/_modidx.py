@@ -2664,6 +2664,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                 'loflexmdm/molecules/links.py'),
                                            'loflexmdm.molecules.links._place': ( 'molecules/links.html#_place',
                                                                                  'loflexmdm/molecules/links.py'),
+                                           'loflexmdm.molecules.links._prompts_by_form': ( 'molecules/links.html#_prompts_by_form',
+                                                                                           'loflexmdm/molecules/links.py'),
                                            'loflexmdm.molecules.links._round': ( 'molecules/links.html#_round',
                                                                                  'loflexmdm/molecules/links.py'),
                                            'loflexmdm.molecules.links._texts_between': ( 'molecules/links.html#_texts_between',
