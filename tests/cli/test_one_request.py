@@ -21,6 +21,8 @@ REQUESTS = [
     ("molecules-leads", "*CCc1cccc(C*)c1", dict(n=3, close=True, ring_size="12-16")),
     ("molecules-leads", "*c1ccccc1", dict(valid=2, tries=40, temperature=0.8)),
     ("molecules-leads", "CC(=O)N...c1ccccc1", dict(n=3, max_length=40)),
+    ("molecules-moses-ar", None, dict(n=3, rule="contains:F & valid", seed=4)),
+    ("molecules-leads", "CC(=O)N...{4,6}c1ccccc1", dict(n=2, rule="excludes:S", max_length=40)),
     ("star-tiny", None, dict(n=3, sampler="tau", steps=8)),
     ("star-tiny", None, dict(n=3, nll=4, seed=5)),
     ("star-medium-ordered", "4 1  12 4  0 5  1 9  4 7  3 4  7 19  4 0  9 2    3 5", dict(n=2, nll=4)),
