@@ -30,7 +30,7 @@ from runs import ROOT, note
 
 RESULTS = ROOT / "experiments" / "results" / "rule_runs.json"
 DATA = ROOT / "runs" / "receptors" / "human_T_beta.csv"
-STEPS, BATCH, FREE = 500, 64, 20_000
+STEPS, BATCH, FREE = 250, 32, 10_000
 RULES = (
     ("contains:W", None), ("contains:WGT", None), ("contains:RGWT", None),
     ("regex:.*", [*"CASS", "...{3,6}", *"F"]),
@@ -106,7 +106,7 @@ def receptors(n: int, seed: int):
                 p_law=len(satisfying) / len(of_law), from_law=compared(drawn, satisfying),
                 from_own_draws=compared(drawn, own) if own else None, cpu_seconds=round(seconds, 1),
                 rejection_seconds=round(per_draw * n / p, 1) if p and prompt is None else None,
-                trained_seconds=round(trained, 1),
+                steps=STEPS, batch=BATCH, trained_seconds=round(trained, 1),
             ))
 
 
