@@ -45,8 +45,8 @@ class Racer:
         steps = self.trainer.step + max(1, round(self.trainer.step * (self.seconds / self.spent - 1)))
         start = steps // 4 if self.learns_order else 0
         self.trainer.config = replace(self.trainer.config, steps=steps, order_start=start)
-        mixture = getattr(self.trainer.method, "mixture", None)
-        if mixture is not None: mixture.trial = int(TRIAL * steps)
+        for method in (self.trainer.method, self.method):
+            if getattr(method, "mixture", None) is not None: method.mixture.trial = int(TRIAL * steps)
 
     @property
     def method(self) -> Method:
