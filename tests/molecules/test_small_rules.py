@@ -1,13 +1,9 @@
 "Small rules of the readers of molecules, each with the case that only it decides."
-from pathlib import Path
-
 import pytest
-from rdkit import Chem
 
 from loflexmdm.molecules.closures import ring_size
-from loflexmdm.molecules.data.records import holds_smiles, molecule_records, sdf_parts
+from loflexmdm.molecules.data.records import holds_smiles, sdf_parts
 
-CASES = Path(__file__).parents[3] / "shared" / "cases" / "2"
 BLOCK = ["m", "", "", "  0  0", "M  END"]
 
 
@@ -35,13 +31,3 @@ def test_the_size_of_a_ring_that_atoms_close():
     for outside in (2, 3): assert ring_size("C1CCC" + "N" * outside + "1", "*CCCC*") == 4 + outside
     assert ring_size("C1CCCN1", fragment) == 0  # no atom stands for both points
     assert ring_size("NCCCCN", fragment) == 0 and ring_size(None, fragment) == 0
-
-
-@pytest.mark.skipif(not CASES.is_dir(), reason="needs the second cases of users")
-@pytest.mark.parametrize("name, kept", [
-    ("data_on_second_sheet.xlsx", 10), ("formula_without_values.xlsx", 10), ("pandas_split.json", 15),
-    ("pandas_index.json", 15), ("wrapped_records.json", 15), ("tab_with_commas.tsv", 3), ("tab_comma_header.tsv", 3),
-])
-def test_cases_of_users(name, kept):
-    found = molecule_records(CASES / name)
-    assert len(found.rows) == kept and all(Chem.MolFromSmiles(row.text) for row in found.rows)

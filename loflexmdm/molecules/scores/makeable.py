@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from rdkit import Chem
 
+from ..notation.notations import without_isotopes
 from .metrics import flaw, sa_scorer
 
 # %% ../../../nbs/molecules/scores/09_makeable.ipynb #mk000008
@@ -221,7 +222,8 @@ SA_LIMIT = 6.0  # half of the molecules above it are natural products
 
 
 def objection(mol: Chem.Mol, sa_limit: float = SA_LIMIT) -> str:
-    "Return why a chemist would not make a molecule, '' if nothing speaks against it."
+    "Return why a chemist would not make a molecule, '' if nothing speaks against it. Isotopes are not compared."
+    if any(atom.GetIsotope() for atom in mol.GetAtoms()): mol = without_isotopes(mol)
     if why := flaw(mol): return why
     if rings := rings_in(mol): return rings[0]
     if parts := unusual(mol): return f"rare environment {parts[0]}"
