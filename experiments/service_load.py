@@ -1,11 +1,11 @@
-"""Load test of `loflexmdm serve` on the loopback address: seven ordinary clients beside one that sends the worst
-requests.
+"""Load test of `loflexmdm app` on the loopback address: seven ordinary clients beside one that sends the worst requests.
 
-    python experiments/service_load.py --seconds 60 --workers 2
+    python experiments/service_load.py --seconds 600 --workers 2
 
-Prints, as JSON: requests per second, median, 99th percentile and longest of the ordinary clients, without and with the
-worst one; the statuses that each got; memory of all processes before and after each; and the seconds until calls are
-answered again after all workers were killed. Each client has an address of its own in 127.0.0.0/8, as on a network."""
+Prints, as JSON: requests per second, median, 99th percentile and longest of the ordinary clients, alone (for at most a
+minute) and beside the worst one; the statuses that each got; memory of all processes before and after each, and at most;
+the seconds until calls are answered again after all workers were killed; and those from SIGINT to the end, with a page
+open. Each client has an address of its own in 127.0.0.0/8, as on a network."""
 import argparse
 import asyncio
 import json
@@ -16,10 +16,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import httpx
 
 MODEL = "molecules-leads"
+JSON = {"content-type": "application/json"}
 ORDINARY = dict(model=MODEL, prompts="*c1ccncc1", n=4)
 WORST = [
     ("sample", dict(model=MODEL, n=2048), 1.0),  # leaves after a second
@@ -28,12 +30,13 @@ WORST = [
     ("score", dict(model=MODEL, texts=["CCO"], states=10**9), 90),
     ("sample", dict(model=MODEL, n=2048, valid=None, temperature=5.0, seconds=3), 90),
     ("fill", dict(model=MODEL, prompts=["..."] * 200), 90),
+    ("sample", "[" * 500_000, 90), ("sample", dict(model=MODEL, prompts="*" + "C1CC" * 3000), 90),
 ]
 
 
 def start(workers: int, seconds: float) -> tuple[subprocess.Popen, str]:
     "Start a server; return its process and its address."
-    argv = [sys.executable, "-m", "loflexmdm.cli", "serve", MODEL, "--port", "0", "--device", "cpu"]
+    argv = [sys.executable, "-m", "loflexmdm.cli", "app", MODEL, "--port", "0", "--device", "cpu"]
     argv += ["--workers", str(workers), "--seconds", str(seconds)]
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
@@ -52,19 +55,27 @@ async def ordinary(address: str, number: int, end: float, times: list, statuses:
     async with client(address, number) as http:
         while time.monotonic() < end:
             begun = time.monotonic()
-            answer = await http.post("/v1/sample", json=ORDINARY)
+            try: statuses[(await http.post("/v1/sample", json=ORDINARY)).status_code] += 1
+            except httpx.TimeoutException: statuses["no answer in 90 s"] += 1
             times.append(time.monotonic() - begun)
-            statuses[answer.status_code] += 1
 
 
 async def worst(address: str, end: float, statuses: Counter):
     "Send the worst requests, four at a time, until the end."
     async def send(http, name, body, patience):
-        try: statuses[(await http.post(f"/v1/{name}", json=body, timeout=patience)).status_code] += 1
+        sent = dict(json=body) if isinstance(body, dict) else dict(content=body, headers=JSON)
+        try: statuses[(await http.post(f"/v1/{name}", timeout=patience, **sent)).status_code] += 1
         except httpx.TimeoutException: statuses["left"] += 1
     async with client(address, 90) as http:
         while time.monotonic() < end:
             for part in WORST[:4], WORST[4:]: await asyncio.gather(*(send(http, *one) for one in part))
+
+
+async def watch(pid: int, most: list):
+    "Keep the largest memory of a server in `most[0]`."
+    while True:
+        most[0] = max(most[0], memory(pid))
+        await asyncio.sleep(2)
 
 
 async def phase(address: str, seconds: float, with_worst: bool) -> dict:
@@ -86,7 +97,9 @@ def processes(pid: int) -> list[int]:
 
 def memory(pid: int) -> int:
     "Return the resident memory of a server and its workers, in MB."
-    kilobytes = lambda p: int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{p}/status").read())[1])
+    def kilobytes(p):
+        try: return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{p}/status").read_text())[1])
+        except (OSError, TypeError): return 0  # it has ended
     return sum(map(kilobytes, processes(pid))) // 1024
 
 
@@ -102,20 +115,27 @@ async def recovery(pid: int, address: str) -> float:
 
 async def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=60, help="of each of the two phases")
+    parser.add_argument("--seconds", type=float, default=60, help="beside the worst client")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     process, address = start(options.workers, 10)
     used = [memory(process.pid)]
     found = dict(workers=options.workers, load_average=os.getloadavg()[0])
-    for name, with_worst in dict(alone=False, beside_the_worst=True).items():
-        found[name] = await phase(address, options.seconds, with_worst)
+    most = [used[0]]
+    watching = asyncio.ensure_future(watch(process.pid, most))
+    for name, seconds in dict(alone=min(60, options.seconds), beside_the_worst=options.seconds).items():
+        found[name] = await phase(address, seconds, name != "alone")
         used.append(memory(process.pid))
         print(json.dumps({name: found[name], "memory_mb": used}), file=sys.stderr, flush=True)
-    found |= dict(memory_mb=used, recovery_seconds=await recovery(process.pid, address))
-    begun = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    watching.cancel()
+    found |= dict(memory_mb=used, most_memory_mb=most[0], load_average_after=os.getloadavg()[0])
+    found["recovery_seconds"] = await recovery(process.pid, address)
+    async with client(address, 1) as page:
+        await page.get("/")
+        async with page.stream("GET", "/gradio_api/heartbeat/load") as beat:
+            found["heartbeat"], begun = beat.status_code, time.monotonic()
+            process.send_signal(signal.SIGINT)
+            await asyncio.to_thread(process.communicate, timeout=120)
     print(json.dumps(found | dict(seconds_to_end=round(time.monotonic() - begun, 1)), indent=1))
 
 

@@ -19,7 +19,7 @@ from campaigns.attacks import Tally
 from campaigns.fuzz import VALUES, WORDS, mutated, mutated_json
 
 MODELS = "molecules-leads", "repair-text"
-BUDGET, PATIENCE = 5, 60  # seconds of a call in the app, and those for which a client waits on a busy machine
+BUDGET, PATIENCE = 5, 180  # seconds of a call in the app, and those for which a client waits on a busy machine
 PLAIN = dict(model="molecules-leads", prompts="*c1ccncc1", n=1, seed=1)
 GOOD = dict(
     sample=PLAIN, score=dict(model="molecules-leads", texts=["CCO", "c1ccccc1"], states=4),
