@@ -136,7 +136,7 @@ class Command:
     place: int = 100  # position in the list of commands
     distributed: bool = False  # allowed in several torchrun processes
     continuation: Callable[[Options], str] = attrgetter("command_line")  # command that continues it after a signal
-    listing: Callable[[], str] | None = None  # text that the command prints without arguments
+    listings: Callable[[], dict[str, str]] | None = None  # texts that it prints by its one argument, '' for none
 
 
 COMMANDS = Registry("command", ("loflexmdm.cli",), "loflexmdm.verbs")
@@ -288,7 +288,7 @@ def help_tables() -> dict:
     "Return the commands in help order, each with its `option_table`, and the listings that some print."
     found = find_commands()
     pages = {name: option_table(full_parser([name, "--help"])[1].choices[name]) for name in found}
-    listings = {name: c.listing() for name, c in found.items() if c.listing}
+    listings = {name: c.listings() for name, c in found.items() if c.listings}
     return dict(commands={name: c.help for name, c in found.items()}, pages=pages, listings=listings)
 
 
@@ -314,8 +314,13 @@ def stored_tables() -> dict:
 
 
 def stored_listing(argv: Sequence[str]) -> str | None:
-    "Return what the command line COMMAND prints, from the package's table; None for other command lines."
-    return stored_tables()["listings"].get(argv[0]) if len(argv) == 1 and is_stored() else None
+    """Return what the command line COMMAND, or COMMAND NAME, prints, from the package's table.
+
+    None for other command lines, and for a name that is also that of a file here, of which there is a warning."""
+    if len(argv) not in (1, 2) or not is_stored(): return None
+    name = argv[1] if len(argv) == 2 else ""
+    if name and os.path.exists(name): return None
+    return stored_tables()["listings"].get(argv[0], {}).get(name)
 
 
 def stored_parser(argv: Sequence[str]) -> Parser | None:

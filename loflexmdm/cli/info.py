@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PARTS', 'card', 'format_tables', 'run_figures', 'InfoOptions', 'add_info', 'model_line', 'preset_line', 'list_names',
-           'describe_part', 'order_line', 'describe_model', 'run_info', 'condition_line', 'CiteOptions', 'add_cite',
-           'run_cite', 'DemoOptions', 'add_demo', 'run_demo']
+           'describe_part', 'order_line', 'describe_model', 'texts_to_store', 'run_info', 'condition_line',
+           'CiteOptions', 'add_cite', 'run_cite', 'DemoOptions', 'add_demo', 'run_demo']
 
 # %% ../../nbs/cli/10_info.ipynb #e8f55276
 import inspect
@@ -134,9 +134,14 @@ def describe_model(name: str) -> str:
     return visible("".join([*parts, *figures, f"\n{text}\n" if text else ""]))
 
 
+def texts_to_store() -> dict[str, str]:
+    "Return what `info` prints without a name, and for each model of the package: it then prints it without torch."
+    return {"": list_names()} | {name: describe_model(name).removesuffix("\n") for name in names()}
+
+
 @command("info", "describe a model, preset or part, or list them", add_info,
          "examples:\n  loflexmdm info\n  loflexmdm info star-tiny\n  loflexmdm info flexmdm",
-         options=InfoOptions, place=7, listing=list_names)
+         options=InfoOptions, place=7, listings=texts_to_store)
 def run_info(options: InfoOptions):
     "Describe a model, run, preset or part; list them all if no name is given."
     name, models, recipes = options.name, names(), presets()

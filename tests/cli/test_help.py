@@ -10,6 +10,7 @@ import pytest
 
 from loflexmdm.cli import commands
 from loflexmdm.cli.commands import HELP, stored_parser
+from loflexmdm.cli.info import describe_model
 
 NAMES = list(json.loads(HELP.read_text(encoding="utf-8"))["commands"])
 
@@ -28,6 +29,17 @@ def test_help_leaves_torch_out(argv):
     torch, seconds = last.split()
     assert page[0].startswith(" ".join(["usage: loflexmdm", *argv[:-1]])) or argv == ["--version"]
     assert torch == "False" and float(seconds) < 1  # with torch 2 and more
+
+
+def test_a_model_of_the_package_is_described_without_torch(tmp_path, monkeypatch):
+    *text, last = subprocess.check_output([sys.executable, "-c", FRESH, "info", "star-tiny"], text=True).splitlines()
+    torch, seconds = last.split()
+    assert "\n".join(text) + "\n" == describe_model("star-tiny") and torch == "False" and float(seconds) < 1
+    monkeypatch.setattr(commands.COMMANDS, "classes", {})
+    monkeypatch.chdir(tmp_path)
+    assert commands.stored_listing(["info", "star-tiny"]) == describe_model("star-tiny").removesuffix("\n")
+    (tmp_path / "star-tiny").mkdir()  # which the whole command mentions
+    assert commands.stored_listing(["info", "star-tiny"]) is commands.stored_listing(["info", "nosuch"]) is None
 
 
 def test_the_list_of_names_leaves_torch_out():
