@@ -440,7 +440,7 @@ def _runge_kutta(p: Tensor, R: Tensor, steps: Tensor) -> Tensor:
 
 
 def _solve(space: StateSpace, model: Callable, tau_max: float, steps: int, chunk: int = 128) -> Tensor:
-    "Return the distribution at `tau_max` from the empty sequence. In a given number of steps that grow with tau."
+    "Return the distribution at `tau_max` from the empty sequence, computed in `steps` steps that grow with tau."
     empty = [float(x == ()) for x in space.partial]
     p = torch.tensor(empty, dtype=torch.float64)
     # in chunks, to bound the memory of the matrices

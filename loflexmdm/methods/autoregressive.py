@@ -128,7 +128,7 @@ class Autoregressive(Method):
         return self.log_prob(x1)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "Compute the mean negative log-likelihood of the batch. In nats per sequence; nothing is random."
+        "Compute the mean negative log-likelihood of the batch, in nats per sequence. Nothing is random."
         log_p, counted = self.log_probs(batch)
         nll = -log_p.sum(-1).mean()
         count = counted.sum(-1).double().mean()
@@ -172,7 +172,7 @@ class KeysAndValues:
         self.place = torch.arange(len(lengths), device=lengths.device) if place is None else place  # of each row
 
     def rows(self, index: Int[Tensor, " rows"]) -> "KeysAndValues":
-        "Select rows, with repetition. Without it, only those beyond their number are copied."
+        "Select rows, with repetition. If none is repeated, only those at places beyond their number are copied."
         place, lengths = self.place[index], self.lengths[index]
         pairs, self.pairs = self.pairs, None
         if pairs is None: return KeysAndValues(None, lengths, None, self.made, self.angles)

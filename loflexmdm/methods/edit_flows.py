@@ -79,7 +79,7 @@ def log_tokens(
     column: Int[Tensor, " n"],
     token: Int[Tensor, " n"],
 ) -> Float[Tensor, " n"]:
-    "Compute log-probabilities of tokens that a channel would write. At these rows and columns; 0 if it writes none."
+    "Compute log-probabilities of tokens that a channel would write at rows and columns, 0 if it writes none."
     field = CHANNELS[channel].tokens
     if field is None: return torch.zeros(len(row), device=row.device)
     log_p = torch.log_softmax(getattr(out, field)[row, column], -1)
@@ -346,7 +346,7 @@ class EditFlow(FromSources, Method):
     def draw_shown(
         self, aligned: Aligned, tau: Float[Tensor, " batch"], generator: torch.Generator | None = None
     ) -> tuple[Bool[Tensor, "batch slots"], Float[Tensor, "batch slots"] | None]:
-        "Draw columns whose edit has happened, and rates of the others. At clock readings `tau`; None: all are 1."
+        "Draw the columns whose edit has happened at clock readings `tau`, and rates of the others (None: all are 1)."
         if self.config.spread:
             path = LocalizedPath(self.config.spread, self.clock)
             return localized_state(path, aligned, self.clock.time(tau), generator)

@@ -228,7 +228,7 @@ class LoUnmask(Canvas, OneEvent):
         return self.canvas(batch)
 
     def rates(self, x: PartialSequences, h: Float[Tensor, "batch length width"]) -> Intensities:
-        "Compute the rate of every mask, and the token distribution. From hidden states; rates are 0 elsewhere."
+        "Compute the rate of every mask from hidden states, and the token distribution. Rates are 0 elsewhere."
         rate = torch.ones(h.shape[:2], device=h.device) if self.unmask is None else positive_rate(self.unmask(h))
         return Intensities(unmask=rate * x.masked, logits=token_laws(self.token, h))
 
@@ -252,7 +252,7 @@ class LoInsert(OneEvent):
     parts: ClassVar[tuple[str, ...]] = ("time", "insert_token", "insert")  # parts of the network
 
     def rates(self, x: PartialSequences, h: Float[Tensor, "batch length width"]) -> Intensities:
-        "Compute the insertion rate of each gap, and its token law. From hidden states; rates are 0 in closed gaps."
+        "Compute each gap's insertion rate and token distribution from hidden states. Rates are 0 in closed gaps."
         rate = positive_rate(self.insert(h))
         return Intensities(insert=rate * x.open, insert_logits=token_laws(self.insert_token, h))
 

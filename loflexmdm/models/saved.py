@@ -43,7 +43,7 @@ def is_finite(value: Tensor, infinite: bool = False) -> bool:
 
 
 def not_finite(module: nn.Module) -> list[str]:
-    "List parameters that are not finite. Also buffers with NaN (a mask may be infinite)."
+    "List parameters that are not finite, and buffers with NaN (a mask may be infinite)."
     bad = [name for name, p in module.named_parameters() if not is_finite(p)]
     return bad + [name for name, b in module.named_buffers() if not is_finite(b, infinite=True)]
 
@@ -313,7 +313,7 @@ def load_method(
     device: str | torch.device = "cpu",
     weights: str = WEIGHTS_FILE,
 ) -> Method:
-    """Return the method saved in a directory. In evaluation mode on `device`; `weights` names the file to take.
+    """Return the method saved in a directory, in evaluation mode on `device`. `weights` names the file to take.
 
     FileNotFoundError if there is no saved model, ValueError if it is damaged, of a newer format or of an unknown
     method."""

@@ -652,7 +652,7 @@ class ChunkedGaps(torch.autograd.Function):
 
 # %% ../../nbs/networks/07_order_causal.ipynb #lg000002
 def states_in_turn(right: Int[Tensor, "rows states items"]) -> Iterator[tuple[tuple[slice, slice], slice]]:
-    "Cut states into chunks of CHUNK. With each, the items that may be there by its last one."
+    "Cut states into chunks of CHUNK; return each with the items that may be there by its last state."
     states, items = right.shape[1:]
     for some in turns(states):
         yield (slice(None), some), slice(items - states + min(some.stop, states))

@@ -422,7 +422,7 @@ SOFTPLUS_ONE = math.log(math.e - 1)  # softplus of this is 1
 
 
 def positive_rate(raw: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    "Return softplus(raw), at least 1e-9 for a finite logarithm. For intensities that may be close to 0."
+    "Return softplus(raw), but at least 1e-9, so that intensities close to 0 have a finite logarithm."
     return F.softplus(raw) + 1e-9
 
 

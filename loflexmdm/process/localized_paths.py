@@ -24,7 +24,7 @@ class Propagated(NamedTuple):
 
 
 def _reach(free: Bool[Tensor, "batch slots"]) -> tuple[Int[Tensor, "batch slots"], Int[Tensor, "batch slots"]]:
-    "Return the first and last column of free runs. For each column, those of the run of free columns that contains it."
+    "Return for each column the first and last column of the run of free columns that contains it."
     slots = free.shape[1]
     column = torch.arange(slots, device=free.device).expand(free.shape)
     # nearest columns to the left and right that are not free

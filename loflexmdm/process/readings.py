@@ -47,7 +47,7 @@ class ClockProposal:
 
 
 def until(end: float, tau: Float[Tensor, "..."], value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    "Zero weighted values at readings of `end` or later. For an integral over a clock that ends."
+    "Set weighted values to 0 at readings from `end` on, so that an integral over the clock ends there."
     return torch.where(tau < end, value, 0.0)
 
 # %% ../../nbs/process/08_readings.ipynb #ol000008

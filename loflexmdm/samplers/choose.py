@@ -19,7 +19,7 @@ def settings_of(cls: type[Sampler]) -> list[str]:
 
 
 def field_of(cls: type[Sampler], name: str) -> tuple[type, Field]:
-    "Return the field of a sampler's setting. Also the dataclass whose comments describe it."
+    "Return the dataclass whose comments describe a sampler's setting, and the setting's field."
     return next((owner, f) for owner in (cls, Choices) for f in fields(owner) if f.name == name)
 
 # %% ../../nbs/samplers/17_choose.ipynb #ch000013

@@ -89,7 +89,7 @@ WITHOUT_TOKENS = ("rates", "leftmost")  # scores for which the token distributio
 
 
 def most_confident(chosen: TokenBool, candidates: TokenBool, score: TokenFloat) -> TokenBool:
-    "Choose the highest-scoring candidates. As many per row as `chosen` has."
+    "Choose as many of the highest-scoring candidates in each row as `chosen` has."
     rank = torch.where(candidates, score, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(-1)
     return (rank < chosen.sum(-1, keepdim=True)) & candidates
 

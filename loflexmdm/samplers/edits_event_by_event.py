@@ -60,7 +60,7 @@ class EventByEventEdits(EventByEventMasks):
     def events_of(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
-        "Return the events of a step, by channel. Also what draws their tokens; none in rows that end."
+        "Return a step's events by channel, and the functions that draw their tokens. Rows that end have none."
         items = memory.tokens.shape[1]
         kind = gap // items
         events = {name: at_items(memory, gap % items, ~end & (kind == k)) for k, name in enumerate(self.channels)}

@@ -32,7 +32,7 @@ def excess(entropy: TokenFloat) -> TokenFloat:
 
 def within(lost: TokenFloat, allowed: Float[Tensor, "#batch length"],
            masks: RowInt) -> RowInt:
-    "Count the masks to resolve in each row. Of `masks` (batch,), the most within the allowed loss, at least 1."
+    "Count the masks to resolve in each row: as many of `masks` (batch,) as the loss allows, at least 1."
     count = torch.arange(1, lost.shape[-1] + 1, device=lost.device)
     # the first alone loses nothing; its sum may differ from its maximum in the last digit
     fits = (lost <= allowed) & (count <= masks[:, None]) | (count == 1)
@@ -88,13 +88,13 @@ class EntropyBounded(MaskSteps):
         return ~state.x.masked | most_confident(as_many, candidates, score)
 
     def entropies(self, out: Intensities, where: TokenBool) -> TokenFloat:
-        "Compute entropies of the token distributions. (batch, length), in nats, 0 elsewhere."
+        "Compute entropies of the token distributions in nats, (batch, length). They are 0 elsewhere."
         k = torch.softmax(out.logits[where].double(), -1)
         negative = CONFIDENCES["entropy"](k, None, None)  # that rule reads the distribution alone
         return k.new_zeros(where.shape).masked_scatter(where, -negative)
 
     def allowed_loss(self, state: State) -> TokenFloat:
-        "Return the allowed loss by number of masks. In nats, (batch, length), for the first 1, 2, ... masks resolved."
+        "Return the loss in nats that is allowed for resolving the first 1, 2, ... masks, (batch, length)."
         count = torch.arange(1, state.x.tokens.shape[-1] + 1, device=state.tau.device).double()
         if self.gamma is not None: return torch.full_like(count, self.gamma).expand(len(state.tau), -1)
         positions = state.x.free.sum(-1, keepdim=True).clamp_min(1)

@@ -141,7 +141,7 @@ class EventByEvent(Sampler):
     def events_of(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
-        "Return the events of a step, by channel. Also what draws their tokens; none in rows that end."
+        "Return a step's events by channel, and the functions that draw their tokens. Rows that end have none."
         return dict(place=at_items(memory, gap, ~end)), dict(place=write_token(token))
 
 # %% ../../nbs/samplers/14_event_by_event.ipynb #cdc6a0e1

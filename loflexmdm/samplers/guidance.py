@@ -106,7 +106,7 @@ class Guided:
         self.w = 1 + w if scheme == "weighted" else w  # `guide` counts from the unconditional one there
 
     def read(self, x: PartialSequences, tau: RowFloat, kept: object | None = None) -> tuple[Intensities, object | None]:
-        "Return guided intensities and the cache of both evaluations. As in `reader`."
+        "Return guided intensities and the cache of both evaluations, as `reader` does."
         rows = len(x.tokens)
         pair = zip(x, without_conditions(x, self.vocabulary))
         twice = PartialSequences(*(None if a is None else torch.cat([a, b]) for a, b in pair))

@@ -61,7 +61,7 @@ class EventByEventMasks(EventByEvent):
         return drawn.masked_fill(ends, 0), ends, Info(overflow.long(), torch.zeros_like(drawn), forced.long())
 
     def too_long(self, scores: Float[Tensor, "rows outcomes"], state: State) -> Bool[Tensor, "rows outcomes"]:
-        "Return the outcomes forbidden by the largest length. Insertions in rows that are full."
+        "Return the outcomes forbidden by the largest length: insertions in rows that are full."
         full = state.x.lengths >= state.limits.max_length
         inserts = torch.arange(scores.shape[1], device=scores.device) < scores.shape[1] // self.kinds
         return full[:, None] & inserts
@@ -69,7 +69,7 @@ class EventByEventMasks(EventByEvent):
     def events_of(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
-        "Return the events of a step, by channel. Also what draws tokens of decisions; none in rows that end."
+        "Return a step's events by channel, and the functions that draw decided tokens. Rows that end have none."
         items = memory.tokens.shape[1]
         decides = gap >= items
         placed = at_items(memory, gap % items, ~end & ~decides)

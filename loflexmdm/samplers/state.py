@@ -117,7 +117,7 @@ def surplus(x: PartialSequences, limits: Limits) -> RowInt:
 
 # %% ../../nbs/samplers/01_state.ipynb #pc000001
 def legal(x: PartialSequences, full: RowBool, channel: str) -> TokenBool:
-    "Mark the columns at which a channel may act. (batch, length); rows that are `full` (batch,) do not grow."
+    "Mark the columns at which a channel may act, (batch, length). Rows that are `full` (batch,) do not grow."
     where = CHANNELS[channel].legal(x)
     if CHANNELS[channel].growth <= 0: return where
     return where & ~full[:, None]
@@ -153,7 +153,7 @@ def follow(state: State, x: PartialSequences, tau: RowFloat) -> State:
 
 # %% ../../nbs/samplers/01_state.ipynb #69660499
 def drop_excess(state: State, events: dict[str, TokenInt]) -> tuple[dict[str, TokenInt], RowInt]:
-    "Drop insertions for which there is no room. Rightmost gaps first; returns events and numbers dropped."
+    "Drop insertions without room, rightmost gaps first; return events and the numbers dropped."
     limits = state.limits
     left = limits.max_length - state.x.lengths
     if limits.longest is not None and not limits.shrinks: left = left.minimum(room(state.x, limits))

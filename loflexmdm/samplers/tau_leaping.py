@@ -27,7 +27,7 @@ from ..support.limits import CALLS
 
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #0c14adea
 def leap(out: Intensities, dtau: Float[Tensor, "batch 1"]) -> tuple[TokenFloat, Intensities]:
-    """Compute the probability of unmasking within a step. (batch, length), for `dtau` (batch, 1).
+    """Compute the probability of unmasking within a step `dtau` (batch, 1), as (batch, length).
 
     Returned with the intensities, whose token laws are those of what is shown then.
 
@@ -261,7 +261,7 @@ class Euler(Ancestral):
     in_comparisons: ClassVar[bool] = False  # ancestral steps cost the same
 
     def duration(self, now: RowFloat, until: RowFloat) -> RowFloat:
-        "Return the unmasking time of an Euler step. In it a mask is resolved with the probability of that step."
+        "Return the time within which a mask is resolved with the probability of an Euler step."
         clock = clock_named(self.grid)
         time = clock.time(now.double()).clamp(0, 1 - 1e-9)
         chance = clock.shape(time) / int(self.steps)

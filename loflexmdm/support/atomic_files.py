@@ -141,7 +141,7 @@ def add_digest(content: Mapping) -> dict:
 
 
 def write_sealed(path: str | os.PathLike, content: Mapping, indent: int | None = 1) -> Path:
-    "Write the JSON object with its digest. By `write_file`; returns the path."
+    "Write the JSON object with its digest by `write_file`; return the path."
     return write_file(path, json.dumps(add_digest(content), indent=indent))
 
 

@@ -182,14 +182,14 @@ def quota(share: float, n: int, generator: torch.Generator | None, what: str = "
 
 
 def reduce_min(value: Float[Tensor, ""], generator: torch.Generator | None) -> Float[Tensor, ""]:
-    "Reduce a value to its minimum over processes. In place; all processes must call it."
+    "Reduce a value to its minimum over processes, in place. All processes must call it."
     if global_rows(1, generator) > 1:
         torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MIN)
     return value
 
 
 def reduce_sum(value: Float[Tensor, "..."], generator: torch.Generator | None) -> Float[Tensor, "..."]:
-    "Add up a value over processes. In place; all processes must call it."
+    "Add up a value over processes, in place. All processes must call it."
     if global_rows(1, generator) > 1: torch.distributed.all_reduce(value)
     return value
 

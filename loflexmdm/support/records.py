@@ -186,7 +186,7 @@ class Records:
         self.examples.setdefault(reason, (number, str(text)[:80]))
 
     def empty(self):
-        "Count the last record as empty after all. For callers that find nothing in it."
+        "Count the last record as empty, if a caller finds nothing in it."
         self.kept -= 1
         self.leave_out("empty")
 

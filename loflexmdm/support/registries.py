@@ -126,7 +126,7 @@ class Registry(Mapping):
         self.classes: dict[str, type] = {}  # classes defined so far
 
     def add(self, name: str, cls: type):
-        """Register a class, replacing any of the same name. As when a notebook's cell runs again.
+        """Register a class. It replaces one of the same name, as when a notebook's cell runs again.
 
         A class of a file (`run_file`) has only its long name, `FILE.py:Class`."""
         if not cls.__module__.startswith(FILES): self.classes[name] = cls

@@ -316,7 +316,7 @@ class KnownLawTask(SequencesTask):
         return self.encode_filled([...], [tokens])
 
     def encode_filled(self, prompt: Sequence, fillings: Sequence[Sequence[str]]) -> Example:
-        "Encode a filled prompt. With `given_length` all gaps are closed."
+        "Encode a filled prompt; `given_length` closes all gaps."
         example = filled_example(prompt, fillings, self.vocabulary)
         return example._replace(closed=[True] * len(example.closed)) if self.config.given_length else example
 

@@ -67,7 +67,7 @@ def regions(method: Method) -> list[nn.Module]:
 
 # %% ../../nbs/training/05_compiling.ipynb #cpfail04
 def in_bfloat16(config: TrainConfig, device: torch.device) -> bool:
-    "Return True if the networks compute in bfloat16. As the settings say, or on a GPU that can."
+    "Return True if the networks compute in bfloat16: if the settings say so, or on a GPU that can."
     if config.precision != "auto": return config.precision == "bfloat16"
     return device.type == "cuda" and torch.cuda.is_bf16_supported()
 
@@ -150,7 +150,7 @@ class Compiler:
         self.say(f"compile: failed ({type(cause).__name__}: {lines[0][:200]}); training goes on without")
 
     def try_networks(self):
-        "Compute the loss and gradient of the first rows. As many rows of the data as training has."
+        "Compute the loss and gradient of the data's first rows, as many as a training step has."
         device = self.method.device
         rows = [self.data[i % len(self.data)] for i in range(self.config.batch_size)]
         first = collate(rows).to(device)
