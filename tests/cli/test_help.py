@@ -1,17 +1,21 @@
 "Help pages come from the package's table: at once, without torch, and as the commands themselves would write them."
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 
 import forks
 import pytest
 
 from loflexmdm.cli import commands
-from loflexmdm.cli.commands import HELP, stored_parser
+from loflexmdm.cli.commands import HELP, parse, stored_parser
 from loflexmdm.cli.info import describe_model
 
+ROOT = Path(__file__).parents[2]
 NAMES = list(json.loads(HELP.read_text(encoding="utf-8"))["commands"])
 
 FRESH = """
@@ -99,3 +103,30 @@ def test_all_else_is_parsed_in_full(argv, monkeypatch):
 def test_an_unknown_command_is_refused_with_those_there_are():
     done = subprocess.run([sys.executable, "-m", "loflexmdm", "trian", "--help"], capture_output=True, text=True)
     assert done.returncode == 2 and "'trian'" in done.stderr and done.stderr.count("\n") == 1
+
+
+PLUGGED_IN = "add_your_own"  # the page whose commands another package has
+
+
+def shell_lines() -> list[str]:
+    "Commands in the shell blocks of the pages, without what follows a pipe or a redirection."
+    found = {}
+    for page in (ROOT / "nbs").glob("**/*.ipynb"):
+        cells = json.loads(page.read_text())["cells"] if page.stem != PLUGGED_IN else []
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        blocks = [block for text in texts for block in re.findall(r"```sh\n(.*?)```", text, re.S)]
+        found |= dict.fromkeys(line for block in blocks for line in re.findall(r"(?m)^loflexmdm (.+)$", block))
+    return [re.split(r" [>|;&]", line)[0] for line in found]
+
+
+@pytest.mark.slow
+def test_commands_on_the_pages_have_options_that_exist(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wrong, lines = [], shell_lines()
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        for file in (Path(word) for word in words if re.fullmatch(r"\w+\.(txt|smi|csv|toml)", word)):
+            file.write_text('[task]\nkind = "text"\nfile = "a.txt"\n' if file.suffix == ".toml" else "smiles\nCCO\nCCN\n")
+        try: parse(words)
+        except ValueError as e: wrong += [line] if re.match("unknown argument|argument .*invalid", str(e)) else []
+    assert len(lines) > 50 and not wrong
