@@ -79,7 +79,7 @@ def closed(model: Model, rings: Mapping[str, str], n: int, seed: int) -> dict:
     for name, fragment in rings.items():
         request = closure_request(fragment)
         smiles = model.sample([closing_text(fragment)], n=n, seed=seed, unique=False).smiles
-        good = [s for s in smiles if s and not request.objection(s)]
+        good = [s for s in smiles if s and not request.reason(s)]
         found[name] = dict(requested=len(good), different=len({*good}))
     return found
 

@@ -21,14 +21,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..methods.base import Method
-from ..methods.sampling import Request, edit_batches, encode_prompts, generate, generate_batches
+from ..methods.sampling import edit_batches, encode_prompts, generate, generate_batches
 from .generated import Generated, Source
 from .hub import push
 from .requests import EditRequest, SampleRequest, TextPrompt, request_of
 from .rows import Quota, Rows, prompt_key
 from .saved import checked_sampling, save_method
 from .trained_for import notes
-from ..process.rules import Requirement, split_ranges, with_ranges
+from ..process.rules import All, Requirement, as_rule, split_ranges, with_ranges
 from ..process.states import Example, Vocabulary, collate, filled_example, is_gap, is_ranged, prefix_example
 from ..support.arguments import read_count, read_items
 from ..support.limits import ROWS, STATES, Budget, check_time, clip
@@ -273,7 +273,7 @@ class Model:
         leads, locked = zip(*[self.lead(s, k, request.keep) for s in sequences for k in range(n)])
         if keep is not None: locked = [k for k in keep for _ in range(n)]
         start = request.skip * request.batch_size
-        parts = edit_batches(self.method, leads, locked, replace(self._add_rule(request), n=None))
+        parts = edit_batches(self.method, leads, locked, replace(request, rule=self._with_rule(request.rule), n=None))
         for part in Budget(seconds=request.seconds).each(parts):
             sources = [Source(tokens) for tokens in leads[start:start + len(part)]]
             start += len(part)
@@ -417,9 +417,10 @@ class Model:
         "Return a rule, or a text of one, about the sequences as the task writes them. ValueError for what is neither."
         return Requirement.of(rule, self.vocabulary, None if self.method.task is None else self.task.text)
 
-    def _add_rule(self, request: Request) -> Request:
-        "Return a request with its rule as a requirement."
-        return request if request.rule is None else replace(request, rule=self.requirement(request.rule))
+    def _with_rule(self, *rules: object) -> Requirement | None:
+        "Return the requirement of all rules that are not None, None if there is none."
+        given = [rule for rule in rules if rule is not None]
+        return self.requirement(given[0] if len(given) == 1 else All(tuple(map(as_rule, given)))) if given else None
 
     def _reader(self, text: object) -> Task:
         "Return the task, which reads texts. ValueError if there is none."
@@ -444,14 +445,15 @@ class Model:
         Prompts of which `rows` need no more are left out."""
         size = request.batch_size
         ROWS.check(sum(max(len(prompt.tokens), request.draws) for prompt in prompts), "sequences")
-        drawing, skip = replace(self._add_rule(request).with_generator(), batch_size=size, n=None), request.skip
+        drawing, skip = replace(request.with_generator(), batch_size=size, n=None), request.skip
         for hook, sources in _groups(prompts, request):
             sampler = request.sampler
             if hook and sampler.logits_hook is None: sampler = replace(sampler, logits_hook=hook)
+            rule = self._with_rule(request.rule, getattr(hook, "rule", None))
             start = skip * size
             tokens = [source.tokens for source in sources]
             needed = lambda i, sources=sources: rows is None or rows.needs(sources[i].columns, sources[i].tokens)
-            for part in generate_batches(self.method, tokens, replace(drawing, sampler=sampler, skip=skip), needed):
+            for part in generate_batches(self.method, tokens, replace(drawing, sampler=sampler, rule=rule, skip=skip), needed):
                 some = [sources[i] for i in range(start, min(start + size, len(sources))) if needed(i)]
                 start += size
                 yield Generated.of(part, self, sources=some, salvage=request.salvage)

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['LEAST', 'SPAN', 'CLOSING', 'VALENCES', 'ATOM', 'BONDS', 'AROMATIC', 'SIZES', 'DETOUR', 'SPELLINGS', 'inner_path',
            'ring_size', 'ClosureRequest', 'closure_request', 'closing_text', 'split_closing', 'closing_parts',
-           'bonds_of', 'OpenRing', 'Chain', 'allowed_next', 'masks', 'violations', 'Closing', 'RightwardClosing',
-           'RightwardClosings', 'check_closes', 'closing_prompts']
+           'bonds_of', 'OpenRing', 'Chain', 'allowed_next', 'masks', 'Closing', 'RightwardClosing', 'RightwardClosings',
+           'check_closes', 'closing_prompts']
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000004
 import re
@@ -27,8 +27,8 @@ from .notation.fragments import find_fragment, parse_fragment, plain_points, poi
 from .notation.notations import is_atom, is_ring, open_rings, symbols
 from .notation.substructures import keeps_fragment
 from .substituents import Substituents, substituents_of
+from ..process.rules import Rule
 from ..process.states import SPECIAL_TOKENS, PartialSequences
-from ..samplers import Samples
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000008
 LEAST, SPAN = 12, 8  # atoms of a macrocycle, and sizes above the smallest if none is requested
@@ -58,8 +58,9 @@ def ring_size(smiles: str | None, fragment: str) -> int:
     return inner_path(fragment) + outside if outside else 0
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000011
-class ClosureRequest(NamedTuple):
-    "Fragment with two points, and the size of the ring that closes between them."
+@dataclass(frozen=True)
+class ClosureRequest(Rule):
+    "The molecule keeps a fragment, between whose two points a ring of a size closes."
     fragment: str  # SMILES with two points
     size: tuple[int, int]  # atoms of the ring
 
@@ -72,10 +73,13 @@ class ClosureRequest(NamedTuple):
     @property
     def description(self) -> str: return f"a ring of {self.size[0]} to {self.size[1]} atoms closes from {self.fragment}"
 
-    def objection(self, smiles: str) -> str:
+    def accepts(self, text: str) -> bool: return not self.reason(text)
+
+    def reason(self, text: str) -> str:
         "Return why a molecule is not as requested, '' if it is."
-        if not keeps_fragment(smiles, self.fragment): return "fragment altered"
-        size = ring_size(smiles, self.fragment)
+        with rdBase.BlockLogs(): kept = keeps_fragment(text, self.fragment)
+        if not kept: return "fragment altered"
+        size = ring_size(text, self.fragment)
         if not size: return "ring not closed"
         return "" if self.size[0] <= size <= self.size[1] else f"ring of {size}"
 
@@ -303,24 +307,14 @@ def masks(
     allowed, may_close = zip(*found, strict=True)
     return torch.tensor(allowed), torch.tensor(may_close)
 
-
-def violations(vocabulary: Sequence[str], samples: Samples, request: ClosureRequest) -> list[int]:
-    "List the samples that are not as requested."
-    texts = ["".join(vocabulary[t] for t in ids if vocabulary[t][0] != "<") for ids in samples.sequences]
-    with rdBase.BlockLogs(): return [i for i, text in enumerate(texts) if request.objection(text)]
-
 # %% ../../nbs/molecules/10_closures.ipynb #rc000024
 @dataclass(frozen=True)
 class Closing(Substituents):
     "Hook for `EventByEvent` that closes a ring in the gap of a prompt."
-    request: ClosureRequest | None = None  # fragment, and size of the ring
+    rule: ClosureRequest | None = None  # fragment, and size of the ring
 
     @property
-    def description(self) -> str: return f"{self.request.description}, by insertion"
-
-    def rejects(self, samples: Samples) -> list[int]:
-        "List the samples to draw again."
-        return violations(self.vocabulary, samples, self.request)
+    def description(self) -> str: return f"{self.rule.description}, by insertion"
 
     def _span(self, x: PartialSequences) -> tuple[Tensor, Tensor]:
         "Return the first column of the linker in each row, and the one after it."
@@ -329,7 +323,7 @@ class Closing(Substituents):
 
     def _masks(self, x: PartialSequences) -> tuple[Tensor, Tensor]:
         starts, ends = self._span(x)
-        return masks(self.vocabulary, x, starts.tolist(), ends.tolist(), self.request.linker)
+        return masks(self.vocabulary, x, starts.tolist(), ends.tolist(), self.rule.linker)
 
     def gaps(self, scores, x, column):
         "Mask the end of a gap whose ring may not close, and the gap if nothing may follow."
@@ -349,7 +343,7 @@ class Closing(Substituents):
 @dataclass(frozen=True)
 class RightwardClosing(Growth):
     "Growth from left to right that ends in the rest of the fragment, which closes the ring."
-    request: ClosureRequest | None = None  # fragment, and size of the ring
+    rule: ClosureRequest | None = None  # fragment, and size of the ring
 
     @cached_property
     def tokens(self) -> tuple[str, ...]: return tuple(self.method.vocabulary.tokens)
@@ -359,7 +353,7 @@ class RightwardClosing(Growth):
         start, end, rest = len(self.parts[0]) + 1, len(self.tokens), self.method.vocabulary.encode(self.parts[1])
         written = self._tokens_written_so_far(x, start, rest[0])
         ends = [start if n else length for n, length in zip(written, x.lengths.tolist(), strict=True)]
-        allowed, may_close = masks(self.tokens, x, [start] * len(ends), ends, self.request.linker)
+        allowed, may_close = masks(self.tokens, x, [start] * len(ends), ends, self.rule.linker)
         mask = torch.cat([allowed, torch.zeros(len(allowed), 1, dtype=bool)], 1).to(logits.device)
         new = logits.masked_fill(~mask[:, None], -torch.inf)
 
@@ -382,14 +376,10 @@ class RightwardClosings(Growths):
     "Hook for several spellings of a fragment that are continued from left to right."
     def __init__(self, growths: Sequence[RightwardClosing]):
         super().__init__(growths)
-        self.first = growths[0]
+        self.rule = growths[0].rule
 
     @property
-    def description(self) -> str: return f"{self.first.request.description}, from left to right"
-
-    def rejects(self, samples: Samples) -> list[int]:
-        "List the samples to draw again."
-        return violations(self.first.tokens, samples, self.first.request)
+    def description(self) -> str: return f"{self.rule.description}, from left to right"
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000026
 SPELLINGS = 6  # of a fragment, among which the draws are spread
@@ -416,6 +406,6 @@ def closing_prompts(
     ready = [way for way, error in zip(ways, errors, strict=True) if not error][:SPELLINGS]
     if not ready: raise ValueError(f"{fragment!r}: {errors[0] if errors else 'no spelling keeps its stereochemistry'}")
     if rightwards:
-        hook = RightwardClosings([RightwardClosing(method, list(way), request=request) for way in ready])
+        hook = RightwardClosings([RightwardClosing(method, list(way), rule=request) for way in ready])
         return hook.prompts, hook
-    return [[*a, ..., *b] for a, b in ready], Closing(tuple(method.vocabulary.tokens), request=request)
+    return [[*a, ..., *b] for a, b in ready], Closing(tuple(method.vocabulary.tokens), rule=request)

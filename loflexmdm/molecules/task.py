@@ -769,7 +769,7 @@ def _salvaged_row(row: dict, d: Decoded) -> dict:
 
 def describe_difference(smiles: str, fragment: str, size: str | None = None) -> str:
     "Return how a molecule differs from its prompt, '' if it does not. `size`: of the ring to close."
-    if size is not None: return closure_request(fragment, size).objection(smiles)
+    if size is not None: return closure_request(fragment, size).reason(smiles)
     return "" if keeps_fragment(smiles, fragment) else "fragment altered"
 
 
