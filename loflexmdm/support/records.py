@@ -7,9 +7,9 @@ __all__ = ['ABSENT', 'BY_LINE', 'Parsed', 'BLANK', 'COLOURS', 'MISSING', 'MINUS'
            'JSON_ENDINGS', 'EXPECTED', 'NAMED', 'NA_FORMATS', 'HEAD', 'SAMPLE', 'TEXT_COLUMNS', 'USUAL_NAMES',
            'UNREADABLE', 'TAR', 'SDF', 'COUNTS', 'JSON', 'DELIMITERS', 'NAME', 'Rows', 'MOST_TITLES', 'SPAN', 'SOURCES',
            'Record', 'LeftOut', 'Layout', 'number_in', 'text_of', 'tokens_in', 'Records', 'describe_texts', 'by_reason',
-           'read_line', 'column_place', 'usual_column', 'holds_sdf', 'column_by_content', 'head_of', 'head_text',
-           'head_lines', 'layout_of', 'table_rows', 'rows_of_lines', 'parser_of', 'read_records', 'chosen_column',
-           'Again']
+           'read_line', 'column_place', 'usual_form', 'usual_column', 'holds_sdf', 'column_by_content', 'head_of',
+           'head_text', 'head_lines', 'layout_of', 'table_rows', 'rows_of_lines', 'parser_of', 'read_records',
+           'chosen_column', 'Again']
 
 # %% ../../nbs/support/20_records.ipynb #rca30432
 import csv
@@ -303,12 +303,17 @@ def column_place(names: Sequence[str], column: str, where: object, notes: Iterab
     raise ValueError("; ".join([f"column={column!r}: {where} has the columns {shown}; name one of them", *notes]))
 
 
+def usual_form(name: str) -> str:
+    "Return the name of a column as usual names are written: in lower case, with _ for spaces."
+    return "_".join(name.lower().split())
+
+
 def usual_column(names: Sequence[str], column: str, usual: Sequence[str], only: bool = False) -> str:
     """Return the column named, else the only one with a usual name.
 
     `only`: else the only column with a name. '' if there is none; an unnamed column is never chosen."""
     if column: return column
-    found = [n for n in names if n.strip().lower() in usual]
+    found = [n for n in names if usual_form(n) in usual]
     if len(found) == 1: return found[0]
     named = [n for n in names if n]
     return named[0] if only and len(named) == 1 and not found else ""
@@ -481,7 +486,7 @@ def _has_header(lines: Sequence[str], column: str, usual: Sequence[str]) -> bool
     if len(head) < 2 or not rest or any(len(row) != len(head) for _, row in rest): return False
     named = [cell.strip() for cell in head if cell.strip()]
     if len(set(named)) < len(named) or not all(NAME.fullmatch(cell) for cell in named): return False
-    if {*usual, *USUAL_NAMES} & {cell.lower() for cell in named}: return True
+    if {*usual, *USUAL_NAMES} & {*map(usual_form, named)}: return True
     return len(rest) > 1 and any(all(_is_number(row[i]) for _, row in rest) for i in range(len(head)))
 
 
@@ -542,10 +547,10 @@ def _below_titles(rows: Rows, column: str, usual: Sequence[str]) -> Rows:
     """Return the rows from a table's header on, which has several names, one of them `column` or usual.
 
     Rows above it have at most one cell that is not blank, or begin with #. All rows unless that is so."""
-    names = {column.lower(), *usual, *USUAL_NAMES} - {""}
+    names = {usual_form(column), *usual, *USUAL_NAMES} - {""}
     for i, (_, row) in enumerate(rows[:MOST_TITLES]):
         filled = [cell.strip() for cell in row if cell.strip()]
-        known = bool(names & {cell.lower() for cell in filled})
+        known = bool(names & {*map(usual_form, filled)})
         is_title = len(filled) < 2 and not known or filled[0].startswith("#")
         if not is_title: return rows[i:] if known and all(map(NAME.fullmatch, filled)) else rows
     return rows
@@ -753,7 +758,7 @@ def _rows_of(value: Mapping) -> list | None:
 
 
 def _alike(lists: Sequence[list]) -> bool: return len({*map(len, lists)}) == 1
-def _usual(names: Iterable[str]) -> bool: return not USUAL_NAMES.isdisjoint(map(str.lower, names))
+def _usual(names: Iterable[str]) -> bool: return not USUAL_NAMES.isdisjoint(map(usual_form, names))
 
 # %% ../../nbs/support/20_records.ipynb #rc8c453e
 def _json(path: Path, layout: Layout, errors: str) -> Iterator[Parsed]:
@@ -770,8 +775,8 @@ def _xlsx_layout(path: Path, column: str = "", usual: Sequence[str] = TEXT_COLUM
     if not tables: raise ValueError(f"{path}: is empty, it holds no records")
 
     def names_columns(title: str) -> list[bool]:
-        names = {cell.strip().lower() for cell in tables[title][0][1]}
-        return [column.lower() in names, not names.isdisjoint(usual), not names.isdisjoint(USUAL_NAMES)]
+        names = {*map(usual_form, tables[title][0][1])}
+        return [usual_form(column) in names, not names.isdisjoint(usual), not names.isdisjoint(USUAL_NAMES)]
 
     title = max(tables, key=names_columns)
     first, header = tables[title][0]

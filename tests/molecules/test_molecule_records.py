@@ -138,3 +138,14 @@ def test_a_late_byte_of_windows_is_read_and_texts_are_refused_with_a_cure(tmp_pa
 def test_utf16_without_a_mark_is_refused_with_a_cure(tmp_path, name):
     (tmp_path / name).write_bytes(ENCODED[name].encode("utf-16-le"))
     with pytest.raises(ValueError, match="save it as UTF-8|not an SDF"): read_compounds(tmp_path / name)
+
+
+@pytest.mark.parametrize("above", ["", "\ufeff", "# export of Monday\n", "\ufeff# export of Monday\n", "export\n\n"])
+@pytest.mark.parametrize("name", ["Canonical SMILES ", "canonical_smiles", "Smiles", "SMILES"])
+@pytest.mark.parametrize("delimiter", [";", "\t", ","])
+def test_a_title_above_a_usual_name_is_left_out(tmp_path, above, name, delimiter):
+    cells = [["Compound ID", name, "pIC50 (nM)"], ["A-1 x", "CCO", "5,1"], ["A-2 x", "CC(=O)[O-].[Na+]", "n/a"]]
+    if delimiter == ",": cells[1][2] = "5.1"
+    path = tmp_path / "a.csv"
+    path.write_text(above + "\n".join(map(delimiter.join, cells)) + "\n")
+    assert [record.text for record in molecule_records(path)] == ["CCO", "CC(=O)[O-].[Na+]"]

@@ -21,7 +21,7 @@ from rdkit import Chem, rdBase
 from ..notation.bracket_safe import mol_or_none
 from ...support.readers import LEGACY, checked_lines, encoding_in, ending_of, is_file, missing_file
 from ...support.records import EXPECTED, Layout, LeftOut, Parsed, Record, Records
-from ...support.records import column_place, head_lines, head_of, holds_sdf, layout_of, read_records, text_of
+from ...support.records import column_place, head_lines, head_of, holds_sdf, layout_of, read_records, text_of, usual_form
 
 # %% ../../../nbs/molecules/data/08_records.ipynb #rce879d3
 SMILES_COLUMNS = "smiles", "canonical_smiles", "safe"  # usual names of the column of SMILES
@@ -165,7 +165,7 @@ def inchi_column(source: object, usual: Sequence[str], format: str) -> str:
 def _split_lines(rows: Iterable[Parsed]) -> Iterator[Parsed]:
     for i, (number, cells) in enumerate(rows):
         cells = smiles_cells(cells[0])
-        is_header = i == 0 and cells[0].lower() in SMILES_COLUMNS
+        is_header = i == 0 and usual_form(cells[0]) in SMILES_COLUMNS
         yield number, LeftOut("header", text=cells[0]) if is_header else cells
 
 
@@ -190,7 +190,7 @@ def begins_with_molecule(path: Path, usual: Sequence[str]) -> bool:
     "Return True if what looks like a table's header is the first molecule of lines, with its name."
     if ending_of(path) in EXPECTED: return False
     layout = layout_of(path, "", "auto", usual)
-    if layout.format != "table" or {name.lower() for name in layout.names} & {*usual, *SMILES_COLUMNS}: return False
+    if layout.format != "table" or {*map(usual_form, layout.names)} & {*usual, *SMILES_COLUMNS}: return False
     first = layout.names[0].split(" ")[0]
     with rdBase.BlockLogs(): mol = mol_or_none(first)
     return mol is not None and (len(first) > 2 or ending_of(path) == ".smi")
@@ -199,7 +199,7 @@ def begins_with_molecule(path: Path, usual: Sequence[str]) -> bool:
 def check_header(found: Records, column: str):
     "Raise ValueError for a header that is a molecule: the first record of a table without a header."
     name = found.column
-    if column or found.format != "table" or name.lower() in SMILES_COLUMNS or len(name) < 3: return
+    if column or found.format != "table" or usual_form(name) in SMILES_COLUMNS or len(name) < 3: return
     with rdBase.BlockLogs(): mol = mol_or_none(name)
     if mol is None: return
     raise ValueError(f"{found.where}: its header {name!r} is a molecule; write a header such as smiles above it, "
