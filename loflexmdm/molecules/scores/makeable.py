@@ -23,7 +23,7 @@ from .metrics import flaw, sa_scorer
 
 # %% ../../../nbs/molecules/scores/09_makeable.ipynb #mk000008
 BONDS = {1.0: "-", 1.5: ":", 2.0: "=", 3.0: "#"}
-LARGE = 8, 12  # sizes of rings from which they count as medium and as large
+LARGE = 8, 12  # sizes of rings from which they count as medium and, free of strain, as a chain
 
 
 class Environment(NamedTuple):
@@ -52,7 +52,7 @@ def environments(mol: Chem.Mol) -> list[Environment]:
     for atom in mol.GetAtoms():
         i = atom.GetIdx()
         size = rings.MinAtomRingSize(i) if rings.NumAtomRings(i) else 0
-        if size >= LARGE[0]: size = LARGE[size >= LARGE[1]]
+        if size >= LARGE[0]: size = LARGE[0] if size < LARGE[1] else 0
         if any(b.GetBondTypeAsDouble() not in BONDS for b in atom.GetBonds()): raise ValueError("a bond has no order")
         near = (BONDS[b.GetBondTypeAsDouble()] + kind[b.GetOtherAtomIdx(i)] for b in atom.GetBonds())
         found.append(Environment(f"{kind[i]}H{atom.GetTotalNumHs()}r{size}", tuple(sorted(near))))
