@@ -105,7 +105,10 @@ def test_nll_bound_is_calibrated():
     with pytest.raises(ValueError, match="samples=1"): model.nll_bound(LAW.x1, 1)
 
 
-@pytest.mark.parametrize("kwargs", [dict(), dict(bound="tight", unmask="trainable"), dict(backbone="shared", states=3)])
+@pytest.mark.parametrize("kwargs", [
+    dict(), dict(bound="tight", unmask="trainable"), dict(backbone="shared", states=3), dict(centre=True),
+    dict(readings="event", bound="tight", unmask="trainable"),
+])
 def test_gradients_of_both_networks(kwargs):
     "Projections on random directions against the gradient of enumeration and quadrature, by z-scores."
     model = shaken(Vanishing, **kwargs)
