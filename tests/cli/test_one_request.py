@@ -89,6 +89,14 @@ def test_an_option_of_another_task_is_refused():
     with pytest.raises(ValueError, match="close=True: unknown setting"): load("star-tiny").sample(close=True)
 
 
+@pytest.mark.parametrize("model, words, message", [
+    ("molecules-moses-ar", ["--rule", "contains:F & excludes:F"], "rule: no sequence satisfies it"),
+    ("molecules-moses-ar", ["--rule", "contians:F"], "did you mean 'contains'"),
+    ("molecules-moses-ar", ["--rule", "regex:((C{50}){50}){50}"], "states of a rule or more"),
+])
+def test_bad_rules_are_refused_in_a_line(model, words, message): refused(call("sample", model, "-n", 2, *words), message)
+
+
 @pytest.mark.parametrize("settings, message", [
     (dict(ring_size="12"), "ring_size='12': only with close"), (dict(close=True), "close=True: is for a fragment"),
     (dict(salts="largest"), "salts='largest': is for a fragment"),
