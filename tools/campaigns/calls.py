@@ -85,7 +85,7 @@ ROUTES = "queue/join", "run/predict", "cancel", "reset", "upload", "call/molecul
 
 
 def routes(http: httpx.Client, rng: random.Random) -> tuple[str, str]:
-    "Ask for a route of the page, or one that it lacks, with some data; only an answer of 500 is wrong."
+    "Ask for a route of the page, or one that it lacks, with some data; an answer of 500 is wrong."
     http.get("/")
     data = [rng.choice([*VALUES[:-1], *WORDS[:20], *ATOMS]) for _ in range(rng.randrange(16))]
     sent = dict(data=data, fn_index=rng.randrange(-1, 30), session_hash="a", trigger_id=1)
@@ -95,7 +95,8 @@ def routes(http: httpx.Client, rng: random.Random) -> tuple[str, str]:
     try: answer = http.request(method, f"/gradio_api/{path}", **more)
     except (httpx.ReadTimeout, httpx.RemoteProtocolError) as e:  # a stream of a page without calls stays open or is cut
         return path, "" if method == "GET" else type(e).__name__
-    return f"{path} {str(sent)[:200]}", f"500: {answer.text[:200]}" if answer.status_code == 500 else ""
+    failed = answer.status_code == 500 and path != "cancel"  # where gradio itself answers so to a call that is unknown
+    return f"{path} {str(sent)[:200]}", f"500: {answer.text[:200]}" if failed else ""
 
 
 def departs(http: httpx.Client, rng: random.Random) -> tuple[str, str]:
