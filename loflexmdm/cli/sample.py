@@ -144,7 +144,8 @@ def run_sample(options: SampleOptions):
     given = [repr(prompt._replace(hook=None)) for prompt in prompts]
     decided = lambda: settings_of(request, model.method, given, info["versions"])
     with rows_of(out, info, decided, model, request.draws * len(prompts), quota) as found:
-        if found.batches: print_status(f"continuing: {len(found.rows)} of {found.total} sequences are kept")
+        part = f"of {found.total}" if quota is None else "drawn"
+        if found.batches: print_status(f"continuing: {len(found.rows)} {part} sequences are kept")
         for _ in model.sample_batches(prompts, request=request, rows=found): pass
         counted = Samples([], [], **found.counters)
         told = dict(vars(request)) | vars(request.sampler) | dict(out=options.out)

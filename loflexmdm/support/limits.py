@@ -90,7 +90,7 @@ CELLS = Limit(2**21, "cells in a workbook", "LOFLEXMDM_MAX_CELLS")
 # RDKit crashes on chains of 20,000 atoms
 SMILES = Limit(15_000, "characters of SMILES", "LOFLEXMDM_MAX_SMILES")
 # RDKit's time grows with their third power
-RINGS = Limit(500, "rings of SMILES", "LOFLEXMDM_MAX_RINGS")
+RINGS = Limit(1_000, "rings of SMILES", "LOFLEXMDM_MAX_RINGS")
 # of a sequence or a task's vocabulary
 TOKENS = Limit(10**6, "tokens", "LOFLEXMDM_MAX_TOKENS")
 ROWS = Limit(10**7, "sequences", "LOFLEXMDM_MAX_ROWS")  # of a command or a task's split
@@ -106,7 +106,7 @@ LIMITS = (LINE, DESCRIPTION, EXPANSION, CELLS, SMILES, RINGS, TOKENS, ROWS, STAT
           PROCESSES, WEIGHTS)
 
 
-RING_MARKS = re.compile(r"\[[^\]]*\]|(%\d\d|\d)")  # digits at the ends of a ring, not those in brackets
+RING_MARKS = re.compile(r"\[[^\]]*\]|<[^>]*>|(%\(\d+\)|%\d\d|\d)")  # ends of a ring, not digits in brackets
 
 
 def too_long(smiles: str) -> bool:

@@ -408,7 +408,7 @@ def test_an_interrupted_file_of_fragments_is_continued_with_the_same_names_alone
     assert code == 2 and "another prompts" in said
     (tmp_path / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
     code, _, said = call(line, tmp_path / "part.csv")
-    assert code == 0 and "continuing: 4 of 6" in said
+    assert code == 0 and "continuing: 4 drawn sequences are kept" in said
     assert (tmp_path / "part.csv").read_text() == (tmp_path / "whole.csv").read_text()
 
 

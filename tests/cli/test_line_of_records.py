@@ -118,7 +118,7 @@ def test_every_prompt_of_tokens_gets_its_valid_samples(place):
 def test_too_few_valid_samples_are_said(place):
     (place / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
     code, text = status_of("sample molecules-leads --prompts f.smi --valid 40 --tries 40 --nll 0 --out v.csv")
-    assert code == 0 and "of 80 valid sequences in 80 draws" in text
+    assert code == 0 and "of 80 different valid sequences in 80 draws" in text
 
 
 def test_the_size_of_a_first_run_is_said(place):

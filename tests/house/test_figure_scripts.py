@@ -102,7 +102,7 @@ def timed(results: Path) -> dict[str, list[tuple[str, float]]]:
     rows = [r for r in json.loads(results.read_text()) if r.get("cpu_seconds") is not None]
     found = {}
     for row in rows:
-        steps = row["train"].get("steps") if isinstance(row.get("train"), dict) else row.get("steps")
+        steps = row.get("steps") or (row["train"].get("steps") if isinstance(row.get("train"), dict) else None)
         if not isinstance(steps, int): continue
         kind = " ".join(word for word in row["name"].split() if not word.isdigit())
         found.setdefault(kind, []).append((row["name"], row["cpu_seconds"] / steps))

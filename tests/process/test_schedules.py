@@ -82,7 +82,7 @@ def test_monotone_and_bounded_across_branches():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_keeps_dtype_and_broadcasts(dtype):
-    out = state_log_probs(torch.rand(4, 1).to(dtype), torch.ones(3, dtype=dtype), 2.0)
+    out = state_log_probs(torch.linspace(0.1, 0.9, 4)[:, None].to(dtype), torch.ones(3, dtype=dtype), 2.0)
     assert out.shape == (4, 3, 3) and out.dtype == dtype and torch.isfinite(out).all()
 
 

@@ -97,7 +97,7 @@ def test_settings_of_a_plug_in_that_clash_with_training():
     finally: del METHODS.classes["clipping"]
 
 
-@pytest.mark.parametrize("method", METHODS.names())
+@pytest.mark.parametrize("method", [name for name in METHODS.names() if "(test)" not in name])
 def test_every_setting_has_one_name_and_a_shared_key_is_refused(method):
     for kind in TASKS.names():
         tables = dict(task=dict(kind=kind), model=dict(method=method))
