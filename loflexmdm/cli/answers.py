@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MODELS', 'BATCH', 'STATES', 'FIGURES', 'Answer', 'check_settings', 'takes_molecules', 'edits', 'plain', 'unusable',
-           'readable', 'missing', 'Answers', 'example_of', 'parse_points', 'drawing', 'card', 'cards', 'Drawings',
+           'readable', 'rows_without', 'Answers', 'example_of', 'parse_points', 'drawing', 'card', 'cards', 'Drawings',
            'file_text']
 
 # %% ../../nbs/cli/15_answers.ipynb #an000004
@@ -95,7 +95,7 @@ def readable(items: Sequence, read: Callable[[Any, int], Any]) -> tuple[dict[int
     return kept, refused
 
 
-def missing(rows: Sequence[Mapping], texts: Mapping[int, object], reason: str) -> list[dict]:
+def rows_without(rows: Sequence[Mapping], texts: Mapping[int, object], reason: str) -> list[dict]:
     "Return a row with the reason for each text, by its place, of which there is no row."
     left = {row["input"] for row in rows}
     return [unusable(place, text, reason) for place, text in texts.items() if place not in left]
@@ -156,7 +156,7 @@ class Answers:
         if request.nll:  # the bounds are those of `Model.sample`, which goes by prompts
             rows = sorted(rows, key=lambda row: row["input"])
             rows = with_columns(rows, bounds(rows, model.method, request.nll, request.seed or 0))
-        without = missing(rows, {place: prompt.text for place, prompt in asked.items()}, "no valid sequence was drawn")
+        without = rows_without(rows, {place: prompt.text for place, prompt in asked.items()}, "no valid sequence was drawn")
         yield Answer(refused + self._shown(model, rows, gaps) + without, notes + [short] * bool(short))
 
     def _prompt(self, model: Model, request: SampleRequest, gaps: bool, item: str | Sequence, place: int) -> Prompt:
@@ -196,7 +196,7 @@ class Answers:
             accepted = accepted_edits(rows, [tuple(s.tokens) for s in part.sources], request, model.task, known)
             shown += plain([rows[i] for i in accepted])
             yield Answer(refused + shown, notes, False)
-        yield Answer(refused + shown + missing(shown, kept, "no result meets the goals"), notes)
+        yield Answer(refused + shown + rows_without(shown, kept, "no result meets the goals"), notes)
 
     def _lead(self, model: Model, text: str | Sequence[str], request: EditRequest) -> str | Sequence[str]:
         "Return a text that can be edited, without spaces at its ends. Raise ValueError for another."

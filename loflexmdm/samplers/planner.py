@@ -156,7 +156,7 @@ class Planner(MaskSteps):
         return standing | most_confident(as_many, candidates, score)
 
     def score(self, out: Intensities, state: State, drawn: TokenInt) -> TokenFloat:
-        "Compute the confidence in every position, for masks times `remask`. A soft rule adds noise to logarithms."
+        "Compute the confidence in every position, times `remask` for masks; a soft rule adds noise to its logarithm."
         score = self.choices.score(out, state, drawn, self.candidates(state.x))
         if self.remask is None: return score
         if self.softness: weighted = score + math.log(self.remask) / self.softness

@@ -416,7 +416,7 @@ def _beside(spec: str, folder: Path) -> str:
 
 # %% ../../../nbs/molecules/scores/08_desirability.ipynb #efcbe84e
 def _transform(settings: Mapping | None, place: str) -> Callable[[float], float]:
-    "Return the desirability function of a transform, or the identity without one. ValueError names the wrong place."
+    "Return the desirability function of a transform, or the identity without one; a ValueError names the wrong place."
     if settings is None: return lambda x: x
     if not isinstance(settings, Mapping): raise ValueError(f"{place}: transform={settings!r}: must be a table")
     given = dict(settings)
