@@ -156,7 +156,8 @@ class Answers:
         if request.nll:  # the bounds are those of `Model.sample`, which goes by prompts
             rows = sorted(rows, key=lambda row: row["input"])
             rows = with_columns(rows, bounds(rows, model.method, request.nll, request.seed or 0))
-        without = rows_without(rows, {place: prompt.text for place, prompt in asked.items()}, "no valid sequence was drawn")
+        texts = {place: prompt.text for place, prompt in asked.items()}
+        without = rows_without(rows, texts, "no valid sequence was drawn")
         yield Answer(refused + self._shown(model, rows, gaps) + without, notes + [short] * bool(short))
 
     def _prompt(self, model: Model, request: SampleRequest, gaps: bool, item: str | Sequence, place: int) -> Prompt:

@@ -51,7 +51,7 @@ TRAINED = (
 
 
 def add_adapters(method: Method, rank: int, alpha: float):
-    "Add low-rank adapters to attention and token head, and freeze all other parameters. Raises ImportError without peft."
+    "Add low-rank adapters to attention and token head; freeze all other parameters. Raises ImportError without peft."
     try: from peft import LoraConfig, inject_adapter_in_model  # imported here, as peft is optional
     except ImportError:
         raise ImportError(

@@ -67,7 +67,7 @@ def warn_changes(ending: str, changes: Mapping[str, int]):
 
 # %% ../../nbs/support/21_table_writers.ipynb #tw00000a
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping], delimiter: str = ",") -> str:
-    "Return delimited values with their header; OF_NAMES changes names, LINE_ENDS and UNWRITABLE all texts, with a warning."
+    "Return delimited values with their header; OF_NAMES, LINE_ENDS and UNWRITABLE change names and texts, and say so."
     text, changes = io.StringIO(), Counter()
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     header = apply_rules(columns, (OF_NAMES,), changes)
