@@ -1,6 +1,6 @@
 # make demo: installs and runs the main job.  make lab: JupyterLab on the notebooks.
 # make test: installs, then lint, the fast tests and a page of each room.  make test-all: that and everything else.
-# make test-ci: the same without slow tests of models, molecules, training, commands and attacks (as .ci/run does).
+# make test-ci: the same without slow tests and pages of models, molecules, training and commands (as .ci/run does).
 # make test ROOM=samplers: the tests and notebooks that a change of this room can affect, without the site.
 # make update: everything that is derived from the notebooks (export, help, schema, lists, counts, README).
 # make house: figures of the code, its English and style; AGAINST=DIR puts those of another checkout beside them.

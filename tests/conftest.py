@@ -68,13 +68,21 @@ def rank(nodeid: str) -> tuple[int, int]:
     return floor(nodeid), NUMBERS.get((room_of(nodeid), path.stem.removeprefix("test_")), 99)
 
 
-LAWS = 5  # highest floor whose slow tests run wherever a change is checked
+LAWS = 5  # highest floor whose slow tests and pages run wherever a change is checked
+
+
+def checked_room(nodeid: str) -> str:
+    "Return the room that a test or a page checks; of a page outside the rooms, such as a tutorial, its folder."
+    page = nodeid.partition("test_notebook[")[2]
+    return page.split("/")[0] if page else room_of(nodeid)
 
 
 def is_nightly(item) -> bool:
-    "Return True for a slow test of what stands on the laws: it is neither one of theirs, nor a page, nor golden."
-    slow, page = item.get_closest_marker("slow"), "test_notebook[" in item.nodeid
-    return bool(slow) and not page and room_of(item.nodeid) != "golden" and floor(item.nodeid) > LAWS
+    "Return True for a slow test or page of what stands on the laws. Golden values and pages for users are neither."
+    room = checked_room(item.nodeid)
+    for_users = "test_notebook[" in item.nodeid and room not in FLOORS
+    if not item.get_closest_marker("slow") or for_users or room == "golden": return False
+    return FLOORS.get(room, len(FLOORS)) > LAWS
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
