@@ -99,8 +99,8 @@ def run_templates(train: list[str], test: list[str], kinds: list[str], seed: int
     counts, spent = Counter(of_train), round(time.process_time() - begun, 1)
     rarity = [-math.log(counts[c] / len(train)) if c else math.inf for c in of_test]
     rest = dict(seed=seed, lines=len(train), scored=len(test), templates=len(counts))
-    note(RESULTS, dict(name=f"drain3 {seed}", entrant="drain3", score="rarity of the template", cpu_seconds=spent, **rest,
-                       **figures(rarity, kinds)))
+    note(RESULTS, dict(name=f"drain3 {seed}", entrant="drain3", score="rarity of the template", cpu_seconds=spent,
+                       **rest, **figures(rarity, kinds)))
     columns = {c: i + 1 for i, (c, _) in enumerate(counts.most_common(100))}
     for name, score in dict(windows=of_windows, values=of_values).items():
         begun = time.process_time()

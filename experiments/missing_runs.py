@@ -2,10 +2,11 @@
 
 One letter of a sequence is deleted at a random place. The exact posterior of the sequence that it was is computed by
 listing all candidates, under laws that are known: the commonest English words, and the planted law of `regret_runs.py`.
-Beside it: `ar`, which scores every candidate; ordered insertion, whose gaps and letters are read in one pass, trained on
-whole sequences in random orders (`whole`), or on sequences with one letter missing (`one`). Trained in turn for equal
-CPU seconds. KL in nats from the posterior, of the gap alone and of gap and letter; CPU milliseconds per sequence. Rows
-go to experiments/results/missing_runs.json, with cases, settings, seed and commit."""
+It is compared with `ar`, which scores every candidate, and with ordered insertion, whose gaps and letters are read in
+one pass, trained on whole sequences in random orders (`whole`) or on sequences with one letter missing (`one`). They
+are trained in turn for equal CPU seconds. Results are KL in nats from the posterior, of the gap alone and of gap and
+letter, and CPU milliseconds per sequence. Rows go to experiments/results/missing_runs.json, with cases, settings, seed
+and commit."""
 import argparse
 import math
 import random
@@ -183,7 +184,8 @@ def run(name: str, seconds: int, seed: int):
     made = race({entrant: partial(trainer_of, law, vocabulary, entrant, seed) for entrant in ENTRANTS}, seconds)
     answers = dict(ar=by_scores, whole=in_one_pass, one=in_one_pass)
     uniform = scores(law, None, lambda _, left, made: normalised({w: math.log(len(g)) for w, g in made.items()}), cases)
-    note(RESULTS, dict(name=f"{name} cases", law=name, cases=cases, uniform=uniform["kl"], uniform_gap=uniform["gap_kl"]))
+    note(RESULTS, dict(name=f"{name} cases", law=name, cases=cases, uniform=uniform["kl"],
+                       uniform_gap=uniform["gap_kl"]))
     for entrant, racer in made.items():
         found = scores(law, racer.method, answers[entrant], cases)
         note(RESULTS, dict(name=f"{name} {entrant} {seconds} {seed}", law=name, entrant=entrant, seed=seed,

@@ -74,8 +74,8 @@ def compared(texts: Sequence[str], satisfying: Sequence[str]) -> dict:
     "Compare lengths with those of sequences that satisfy the rule."
     law = shares(satisfying)
     mean = lambda some: round(sum(map(len, some)) / len(some), 2)
-    return dict(law=len(satisfying), mean_length=[mean(texts), mean(satisfying)], variation=round(variation(texts, law), 3),
-                by_chance=round(variation_floor(law, len(texts)), 3))
+    return dict(law=len(satisfying), mean_length=[mean(texts), mean(satisfying)],
+                variation=round(variation(texts, law), 3), by_chance=round(variation_floor(law, len(texts)), 3))
 
 
 def receptors(n: int, seed: int):

@@ -1,11 +1,11 @@
-"""Load test of `loflexmdm app` on the loopback address: seven ordinary clients beside one that sends the worst requests.
+"""Load test of `loflexmdm app` on the loopback address: seven ordinary clients, and one that sends the worst requests.
 
     python experiments/service_load.py --seconds 600 --workers 2
 
-Prints, as JSON: requests per second, median, 99th percentile and longest of the ordinary clients, alone (for at most a
-minute) and beside the worst one; the statuses that each got; memory of all processes before and after each, and at most;
-the seconds until calls are answered again after all workers were killed; and those from SIGINT to the end, with a page
-open. Each client has an address of its own in 127.0.0.0/8, as on a network."""
+It prints, as JSON: requests per second, median, 99th percentile and longest of the ordinary clients, by themselves (for
+at most a minute) and beside the worst one; the statuses that each got; memory of all processes before and after each,
+and at most; the seconds until calls are answered again after all workers were killed; and those from SIGINT to the end,
+with a page open. Each client has an address of its own in 127.0.0.0/8, as on a network."""
 import argparse
 import asyncio
 import contextlib

@@ -21,7 +21,7 @@ class Direct:
     def close(self): pass
 
     async def call(self, name, *arguments, caller="", budget=Budget(), **settings):
-        with budget.started(): found = list(parts_of(getattr(self.target, name)(*arguments, **settings)))
+        with budget.enforce(): found = list(parts_of(getattr(self.target, name)(*arguments, **settings)))
         for part in found: yield part
 
     async def result(self, name, *arguments, **settings):

@@ -191,7 +191,7 @@ class Answers:
         ROWS.check(len(kept) * (request.n or 1), "sequences")
         places, known, shown = iter([place for place in kept for _ in range(request.n or 1)]), set(), []
         remarks = model.task.edits.check_goals(**request.options) if request.options else ()
-        notes = [*remarks, *model.left_out(list(kept.values()))]
+        notes = [*remarks, *model.omissions(list(kept.values()))]
         for part in model.edit_batches(list(kept.values()), request=request):
             rows = [dict(input=place) | row for place, row in zip(islice(places, len(part)), part.rows())]
             accepted = accepted_edits(rows, [tuple(s.tokens) for s in part.sources], request, model.task, known)

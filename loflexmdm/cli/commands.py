@@ -314,9 +314,9 @@ def stored_tables() -> dict:
 
 
 def stored_listing(argv: Sequence[str]) -> str | None:
-    """Return what the command line COMMAND, or COMMAND NAME, prints, from the package's table.
+    """Return the output of the command line COMMAND, or COMMAND NAME, from the package's table.
 
-    None for other command lines, and for a name that is also that of a file here, of which there is a warning."""
+    None is returned for other command lines, and for a name that is also that of a file here, which gives a warning."""
     if len(argv) not in (1, 2) or not is_stored(): return None
     name = argv[1] if len(argv) == 2 else ""
     if name and os.path.exists(name): return None

@@ -84,7 +84,7 @@ class SavedRows(Rows):
         for path in (self.out, picture, provenance_path(self.out), self.path, provenance_path(self.path)):
             # left by commands that were killed while writing it
             for scratch in path.parent.glob(f".{glob.escape(path.name)}.????????"): scratch.unlink(missing_ok=True)
-        saved = self.saved()
+        saved = self.read_state()
         nothing = not saved or not saved["batches"]
         lost = bool(saved) and saved["bytes"] > 0 and not self.path.exists()
         if nothing or lost: self.remove()
@@ -116,7 +116,7 @@ class SavedRows(Rows):
         "Return the message for a missing or damaged state."
         return f"{provenance_path(self.path)}: missing or damaged, so {self.path} cannot be continued; remove both"
 
-    def saved(self) -> dict | None:
+    def read_state(self) -> dict | None:
         "Read the saved state; None if nothing was saved. ValueError if it is damaged, or missing beside saved rows."
         path = provenance_path(self.path)
         if not path.exists() and not self.path.exists(): return None

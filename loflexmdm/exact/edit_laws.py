@@ -354,7 +354,7 @@ def moves_matrix(
 def edit_residual(law: EditLaw, tau: float, rates: Float[Tensor, " labels"] | None = None) -> Float[Tensor, " views"]:
     """Return d p(view)/d tau - sum over views y of p(y) R(y, view).
 
-    Zero if the rates of edits generate p; the perfect generator's by default."""
+    It is zero if the rates of edits generate p. The default rates are the perfect generator's."""
     at = torch.tensor([tau], dtype=torch.float64)
     p = lambda s: view_probs(law, s)[0]
     slope = torch.autograd.functional.jacobian(p, at)[:, 0]

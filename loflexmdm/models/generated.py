@@ -135,10 +135,10 @@ class Generated(Samples):
         return Dataset.from_dict({key: [row.get(key) for row in rows] for key in columns})
 
     def save(self, path: str | PathLike) -> Path:
-        """Write the rows to a file; return its path. Its extension selects the format: a table (.csv, .jsonl, ...),
-        only texts (.txt, .fasta), or a format of the task.
+        """Write the rows to a file; return its path.
 
-        ValueError for another extension, and for texts that the format cannot hold."""
+        Its extension selects whether it is a table (.csv, .jsonl, ...), has only texts (.txt, .fasta) or a format of
+        the task. ValueError for another extension, and for texts that the format cannot hold."""
         check_row_file(Path(path), self.model.task)
         return write_rows(Path(path), self.rows(), self.model.task)
 

@@ -194,10 +194,10 @@ class Model:
         and of the sampler. Sequence i depends on its prompt and the i-th seed that `generator` yields, not on
         `batch_size`; `seed` stands for a generator with that seed. ValueError for bad input."""
         request = self.request(n, request, **settings)
-        with Budget(seconds=request.seconds).started(): return self._sample(prompts, request)
+        with Budget(seconds=request.seconds).enforce(): return self._sample(prompts, request)
 
     def _sample(self, prompts: Any, request: SampleRequest) -> Generated:
-        "Draw what a request asks for."
+        "Draw the rows of a request."
         Quota.of(request, self.task)  # refused before prompts are read
         given = self.prompts_for(prompts, request)
         request, quota = self.quota(given, request)
@@ -250,7 +250,7 @@ class Model:
         request = self.edit_request(n, request, **settings)
         parts = list(self.edit_batches(sequences, keep, request=request))
         remarks = self.task.edits.check_goals(**request.options) if request.options else ()
-        found = replace(Generated.merge(parts, self), notes=[*remarks, *self.left_out(sequences)])
+        found = replace(Generated.merge(parts, self), notes=[*remarks, *self.omissions(sequences)])
         if request.gain is None and not request.options and not request.unique: return found
         return found.pick(accepted_edits(found.rows(), [tuple(s.tokens) for s in found.sources], request, self.task))
 
@@ -279,7 +279,7 @@ class Model:
             start += len(part)
             yield Generated.of(part, self, sources=sources, edited=True)
 
-    def left_out(self, sequences: str | Sequence) -> list[str]:
+    def omissions(self, sequences: str | Sequence) -> list[str]:
         "Return a line for each kind of feature that texts to edit have and the model does not write."
         texts = [sequences] if isinstance(sequences, str) else [s for s in sequences if isinstance(s, str)]
         found = dict.fromkeys(self.task.omissions(text, self.method) for text in texts)
@@ -320,7 +320,7 @@ class Model:
         read = [self.readable(s) for s in sequences]
         kept = [i for i, (_, reason) in enumerate(read) if not reason]
         examples = [prefix_example([], read[i][0], self.vocabulary) for i in kept]
-        with Budget(seconds=seconds).started(): found = self._scores(examples, states, seed, batch_size, progress)
+        with Budget(seconds=seconds).enforce(): found = self._scores(examples, states, seed, batch_size, progress)
         nats, error = (torch.full((len(read),), value, dtype=torch.float64) for value in (math.inf, 0.0))
         if kept: nats[kept], error[kept] = (part.double().cpu() for part in found)
         reasons = [reason for _, reason in read]
@@ -442,7 +442,7 @@ class Model:
     ) -> Iterator[Generated]:
         """Yield the parts of a request's draws, those with the same hook together, from one stream of seeds.
 
-        Prompts of which `rows` need no more are left out."""
+        Prompts with enough rows in `rows` are left out."""
         size = request.batch_size
         ROWS.check(sum(max(len(prompt.tokens), request.draws) for prompt in prompts), "sequences")
         drawing, skip = replace(request.with_generator(), batch_size=size, n=None), request.skip
@@ -453,7 +453,8 @@ class Model:
             start = skip * size
             tokens = [source.tokens for source in sources]
             needed = lambda i, sources=sources: rows is None or rows.needs(sources[i].columns, sources[i].tokens)
-            for part in generate_batches(self.method, tokens, replace(drawing, sampler=sampler, rule=rule, skip=skip), needed):
+            settings = replace(drawing, sampler=sampler, rule=rule, skip=skip)
+            for part in generate_batches(self.method, tokens, settings, needed):
                 some = [sources[i] for i in range(start, min(start + size, len(sources))) if needed(i)]
                 start += size
                 yield Generated.of(part, self, sources=some, salvage=request.salvage)

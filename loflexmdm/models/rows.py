@@ -35,7 +35,8 @@ def token_columns(
     prompt: Sequence, sequence: Sequence[int], free: Sequence[bool], vocabulary: Vocabulary,
 ) -> dict[str, list]:
     "Return the columns prompt, tokens and generated (0 or 1 for each token) of a sequence."
-    return dict(prompt=prompt_text(prompt, vocabulary), tokens=vocabulary.decode(sequence), generated=list(map(int, free)))
+    prompt, tokens = prompt_text(prompt, vocabulary), vocabulary.decode(sequence)
+    return dict(prompt=prompt, tokens=tokens, generated=list(map(int, free)))
 
 
 def example_from(row: Mapping, vocabulary: Vocabulary) -> Example:

@@ -109,7 +109,8 @@ class Figures(NamedTuple):
 
 def figures_of(smiles: Sequence[str | None], reference: Sequence[str] | None = None, processes: int = 1) -> Figures:
     "Compute the content of a report. ValueError for no rows, and for a reference without a molecule."
-    judged, real = judge(smiles), None if reference is None else judge(reference, "reference")  # once: parsing takes long
+    judged = judge(smiles)  # once: parsing takes long
+    real = None if reference is None else judge(reference, "reference")
     valid = [j for j in judged if j.mol is not None]
     different = {j.smiles: j for j in reversed(valid)}  # of equal ones the first
     molecules = {j.smiles: different[j.smiles].mol for j in valid}

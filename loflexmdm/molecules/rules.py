@@ -37,7 +37,7 @@ class SmilesReader:
     def after(self, state: str, piece: str) -> str | None:
         return state + piece if self.reads(state + piece, partial=True) else None
 
-    def allowed(self, state: str, pieces: Sequence[str]) -> list[bool]:
+    def may_follow(self, state: str, pieces: Sequence[str]) -> list[bool]:
         return [self.reads(state + piece, partial=True) for piece in pieces]
 
     def ends(self, state: str) -> bool: return bool(state) and self.reads(state, partial=False)

@@ -602,7 +602,7 @@ class _MoleculeTexts(_PropertyClasses):
     def prompts_for(self, text: str, method: Method, n: int = 1) -> Prompt:
         """Return prompts as in `Task`, with several points for a scaffold. A scaffold without points grows at one of
         its hydrogens (`superstructure_points`), of which at most `n` are chosen; molecules are spread evenly over them.
-        What is drawn of a fragment is `distinct`."""
+        Completions of a fragment are `distinct`."""
         tokens, hook = self._tokens_and_hook(text, method, n)
         given = self._split_condition(split_closing(text)[1])[1]
         route = getattr(hook, "description", "") or self.route(tokens, text)

@@ -108,8 +108,8 @@ def check_backbone(backbone: Backbone, what: str, causal: bool = False) -> Backb
 def build_backbone(method: nn.Module, vocabulary_size: int, prefix: str = "", causal: bool = False) -> Backbone:
     """Build the backbone of a method's config.
 
-    The `prefix` "order_" selects that of its order model. In a `causal` one a column sees itself and those before it.
-    ValueError if it fails the checks."""
+    With the `prefix` "order_" it is the backbone of its order model. In a `causal` one a column sees itself and those
+    before it. ValueError if it fails the checks."""
     name, size, options = network_fields(method.config, prefix)
     cls = NETWORKS[name]
     what = f"{prefix}network={name!r}"

@@ -281,8 +281,10 @@ def min_plus(v: Float[Tensor, "rows states"], m: Float[Tensor, "states states"])
 
 # %% ../../nbs/process/16_automata.ipynb #67470d97
 class Sides:
-    """Values of the states on both sides of every gap: of those at its start by what leads there, of those at its end
-    by what leads to acceptance. They are computed column by column, as far as they are asked for."""
+    """Values of the states on both sides of every gap.
+
+    A state at the start of a gap is valued by what leads there, one at its end by what leads to acceptance. Values
+    are computed column by column, as far as they are needed."""
     none: ClassVar[float]  # value of what is impossible
     one: ClassVar[float]  # ... of what is there already
 

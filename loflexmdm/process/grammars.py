@@ -21,7 +21,8 @@ def llguidance_package():
     "Import the package llguidance. If it is missing, the ImportError explains how to install it."
     try: import llguidance
     except ImportError:
-        raise ImportError("rules grammar and json need the package llguidance: pip install 'loflexmdm[rules]'") from None
+        message = "rules grammar and json need the package llguidance: pip install 'loflexmdm[rules]'"
+        raise ImportError(message) from None
     return llguidance
 
 
@@ -64,7 +65,7 @@ class GrammarReader:
             if self.matcher(text) is None: return None
         return text
 
-    def allowed(self, state: bytes, pieces: Sequence[str]) -> list[bool]:
+    def may_follow(self, state: bytes, pieces: Sequence[str]) -> list[bool]:
         found = self.matcher(state).deep_copy()
         n = [list(piece.encode()) for piece in pieces]
         return [found.validate_tokens(ids) == len(ids) for ids in n]
@@ -115,7 +116,7 @@ class JsonSchema(Grammar):
     def __post_init__(self):
         if not isinstance(self.lark, str): object.__setattr__(self, "lark", json.dumps(self.lark))
         try: json.loads(self.lark)
-        except ValueError as e: raise ValueError(f"{self.name}: the schema is no JSON: {e}") from None
+        except ValueError as e: raise ValueError(f"{self.name}: the schema is not JSON: {e}") from None
         super().__post_init__()
 
     @property

@@ -292,7 +292,7 @@ class Reader(Protocol):
     def after(self, state: Any, piece: str) -> Any | None:
         "Return the state after another piece, None if no text that satisfies the rule goes on so."
 
-    def allowed(self, state: Any, pieces: Sequence[str]) -> list[bool]:
+    def may_follow(self, state: Any, pieces: Sequence[str]) -> list[bool]:
         "Tell which pieces may come next."
 
     def ends(self, state: Any) -> bool:
@@ -319,12 +319,12 @@ class Prefixes:
             self.states[ids[:n + 1]] = state = self.reader.after(state, piece) if piece else state
         return state
 
-    def allowed(self, ids: tuple[int, ...]) -> list[bool]:
+    def may_follow(self, ids: tuple[int, ...]) -> list[bool]:
         "Tell which ordinary tokens may come after a sequence."
         if len(self.following) > KEPT: self.following = {}
         if ids not in self.following:
             state, pieces = self.state(ids), self.pieces[len(ids) > 0]
-            found = [False] * len(pieces) if state is None else self.reader.allowed(state, pieces)
+            found = [False] * len(pieces) if state is None else self.reader.may_follow(state, pieces)
             self.following[ids] = [state is not None and (ok or not piece) for ok, piece in zip(found, pieces)]
         return self.following[ids]
 
@@ -364,13 +364,13 @@ class Requirement(NamedTuple):
     def accepts(self, ids: Sequence[int]) -> bool:
         "Return True if a finished sequence satisfies the rule."
         if self.automaton is not None and not self.automaton.accepts(ids): return False
-        return not self.whole or all(rule.accepts(text) for text in [self.written(ids)] for rule in self.whole)
+        return not self.whole or all(rule.accepts(text) for text in [self.text_of(ids)] for rule in self.whole)
 
     def reason(self, ids: Sequence[int]) -> str:
         "Return why a finished sequence breaks the rule, as far as one of its parts names reasons."
-        return next(filter(None, (rule.reason(self.written(ids)) for rule in self.whole)), "")
+        return next(filter(None, (rule.reason(self.text_of(ids)) for rule in self.whole)), "")
 
-    def written(self, ids: Sequence[int]) -> str:
+    def text_of(self, ids: Sequence[int]) -> str:
         "Return a finished sequence as its text."
         first = len(SPECIAL_TOKENS)
         return self.text([self.vocabulary.tokens[i] for i in ids if first <= i < first + len(self.vocabulary.ordinary)])

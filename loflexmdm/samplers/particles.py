@@ -74,7 +74,7 @@ def gaps_of(
 
     `times` are those of the insertions. Each token before a gap counts `prior` times with the shares of all."""
     counts = torch.zeros(2, 2, tokens + 1, tokens + 1, dtype=torch.float64)
-    taken = [gap for s, when in zip(sequences, times, strict=True) for gap in _taken(s, when, tokens)]
+    taken = [gap for s, when in zip(sequences, times, strict=True) for gap in _choices_of_gaps(s, when, tokens)]
     index = torch.tensor(taken, dtype=torch.long).view(-1, 4).unbind(1)
     counts.index_put_(index, torch.ones(len(taken), dtype=torch.float64), accumulate=True)
     counts[1, :, :-1] = counts[0, :, :-1]  # a given token counts as a generated one, but for the start
@@ -83,7 +83,7 @@ def gaps_of(
     return counts / counts.sum(-1, keepdim=True)
 
 
-def _taken(ids: Sequence[int], times: Sequence[float], tokens: int) -> Iterator[tuple[int, int, int, int]]:
+def _choices_of_gaps(ids: Sequence[int], times: Sequence[float], tokens: int) -> Iterator[tuple[int, int, int, int]]:
     "Yield what each gap took: whether the tokens beside it were given, the one before it, and the one that it took."
     own = [(t, i - len(SPECIAL_TOKENS)) for t, i in zip(times, ids, strict=True)]
     own = [pair for pair in own if 0 <= pair[1] < tokens]
@@ -267,7 +267,7 @@ class NextToken(Proposal):
             so_far, given = ordinary(ids[:last + 1]), ordinary(ids[:n if until is None else until + 1])
             ends = prefixes.ends(given) if until is None else prefixes.state(given) is not None
             others = [True] * prefixes.ordinary.start  # special tokens
-            rows.append([*others, *prefixes.allowed(so_far), ends])
+            rows.append([*others, *prefixes.may_follow(so_far), ends])
         found = torch.tensor(rows, dtype=torch.float64)
         wide = torch.ones(len(rows), self.automaton.next.shape[1], dtype=torch.float64)
         wide[:, :found.shape[1] - 1], wide[:, -1] = found[:, :-1], found[:, -1]

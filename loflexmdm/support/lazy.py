@@ -22,7 +22,7 @@ def lazy_names(package: str, path: str | Path, rooms: Sequence[str] = ()) -> tup
     homes = {alias.name: node.module for node in branch for alias in node.names if alias.name not in rooms}
 
     def get(name: str):
-        if name == "__all__" and rooms and not _called_by_help(): return sorted(homes)
+        if name == "__all__" and rooms and not _is_help_reading(): return sorted(homes)
         if name in homes: return getattr(import_module(homes[name]), name)
         if name in rooms: return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -32,6 +32,6 @@ def lazy_names(package: str, path: str | Path, rooms: Sequence[str] = ()) -> tup
     return sorted(homes), get, list_names
 
 
-def _called_by_help() -> bool:
+def _is_help_reading() -> bool:
     "Return True if pydoc reads `__all__`: `help(loflexmdm)` would print every class after the page."
     return sys._getframe(2).f_globals.get("__name__") == "pydoc"

@@ -130,10 +130,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What one call may use: limits for its computation, none of them above those of the process.
+    """Limits of what one call may compute, none of them above those of the process.
 
-    `with Budget(rows=256, seconds=30).started(): model.sample(...)`. The counts are checked before anything is computed
-    (ValueError); TimeoutError ends a computation whose seconds are over. None: the limit of the process."""
+    `with Budget(rows=256, seconds=30).enforce(): model.sample(...)`. The counts are checked before anything is computed
+    (ValueError); TimeoutError ends a computation whose seconds are over. A limit of None is that of the process."""
     rows: int | None = None  # sequences that are drawn or scored
     states: int | None = None  # sequences times states of bounds on -log p
     tokens: int | None = None  # of a sequence
@@ -156,7 +156,7 @@ class Budget:
                         outer.stopped if stopped is bool else stopped)
 
     @contextmanager
-    def started(self, stopped: Callable[[], bool] = bool) -> Iterator[None]:
+    def enforce(self, stopped: Callable[[], bool] = bool) -> Iterator[None]:
         "Hold what is computed in the context to the budget. `stopped` returns True once nobody waits for it."
         token = SPENDING.set(self.begin(stopped))
         try: yield

@@ -52,7 +52,7 @@ def answer_calls(connection, make: Callable[[], object], stop):
             name, arguments, settings, budget = connection.recv()
             message = "end", None
             try:
-                with budget.started(stop.is_set):
+                with budget.enforce(stop.is_set):
                     for part in parts_of(getattr(target, name)(*arguments, **settings)): connection.send(("part", part))
             except BrokenPipeError: raise
             except Exception as e: message = error_message(e)
@@ -64,7 +64,7 @@ class Died(RuntimeError):
 
 
 class Worker:
-    "A process that answers calls of one object, which `make` makes in it; made anew after its end."
+    "A process that answers calls of one object, which `make` makes in it. After its end a new one is started."
     def __init__(self, make: Callable[[], object], threads: ThreadPoolExecutor):
         self.make, self.threads = make, threads
         self.start()

@@ -206,7 +206,7 @@ class TaskEdits(Part):
         return kept_places(len(tokens), text)
 
     def locked_tokens(self, tokens: Sequence[str]) -> list[bool]:
-        "Return the mask of tokens of a `source` that stay whatever the user asks for, by default none."
+        "Return the mask of tokens of a `source` that no setting of the user frees, by default none."
         return [False] * len(tokens)
 
     def to_correct(self, prompt: Sequence[str], answer: Sequence[str]) -> int | None:

@@ -214,11 +214,10 @@ def to_junction(x1: PartialSequences, high: float = 10.0, low: float = 0.1) -> F
 
 @given_order("junction-last")
 def junction_last(x1: PartialSequences, high: float = 10.0, low: float = 0.1) -> Float[Tensor, "batch length"]:
-    """Return rates that order answers back from the goal, then on from the source. They decrease from `high` to `low`
-    by a constant factor per token: back to the junction's last mention, then on from the source. An answer without the
-    junction is ordered only back.
+    """Return rates that order answers back from the goal to the junction's last mention, then on from the source.
 
-    Every step can be read off the prompt, without guessing which arm leads to the goal."""
+    They decrease from `high` to `low` by a constant factor per token. An answer without the junction is ordered only
+    back. Every step can be read off the prompt, without guessing which arm leads to the goal."""
     rank, count = free_ranks(x1)
     junction = torch.where(names_junction(x1), rank, -1.0).amax(-1, keepdim=True).clamp_min(0)
     backwards = count - 1 - rank

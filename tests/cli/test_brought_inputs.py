@@ -25,7 +25,8 @@ def test_values_of_other_types():
     assert len(model.sample("*c1ccncc1", n=np.int64(2), seed=1).smiles) == 2
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert len(model.sample("*c1ccncc1", n=2, seed=1).smiles) == 2
-    with pytest.raises(ValueError, match=r"sequences\[1\]=nan: is missing"): model.score(["CCO", float("nan")], states=2)
+    with pytest.raises(ValueError, match=r"sequences\[1\]=nan: is missing"):
+        model.score(["CCO", float("nan")], states=2)
     assert len(model.score("CCO", states=2).nats) == 1
 
 

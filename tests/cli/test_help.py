@@ -123,10 +123,11 @@ def shell_lines() -> list[str]:
 def test_commands_on_the_pages_have_options_that_exist(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     wrong, lines = [], shell_lines()
+    recipe, table = '[task]\nkind = "text"\nfile = "a.txt"\n', "smiles\nCCO\nCCN\n"
     for line in lines:
         words = shlex.split(line, comments=True)
         for file in (Path(word) for word in words if re.fullmatch(r"\w+\.(txt|smi|csv|toml)", word)):
-            file.write_text('[task]\nkind = "text"\nfile = "a.txt"\n' if file.suffix == ".toml" else "smiles\nCCO\nCCN\n")
+            file.write_text(recipe if file.suffix == ".toml" else table)
         try: parse(words)
         except ValueError as e: wrong += [line] if re.match("unknown argument|argument .*invalid", str(e)) else []
     assert len(lines) > 50 and not wrong

@@ -94,7 +94,8 @@ def test_an_option_of_another_task_is_refused():
     ("molecules-moses-ar", ["--rule", "contians:F"], "did you mean 'contains'"),
     ("molecules-moses-ar", ["--rule", "regex:((C{50}){50}){50}"], "states of a rule or more"),
 ])
-def test_bad_rules_are_refused_in_a_line(model, words, message): refused(call("sample", model, "-n", 2, *words), message)
+def test_bad_rules_are_refused_in_a_line(model, words, message):
+    refused(call("sample", model, "-n", 2, *words), message)
 
 
 @pytest.mark.parametrize("settings, message", [

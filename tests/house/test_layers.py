@@ -88,7 +88,7 @@ def test_imports_go_downward_only():
 
 
 def test_the_command_line_names_no_room_of_molecules():
-    "The app, its editor and the demo draw molecules; all other modules reach them by a task, a rule or a verb that plugs in."
+    "The app, its editor and the demo draw molecules; other modules reach them by a task, rule or verb that plugs in."
     users = {m for m in MODULES if room_of(m) not in ("molecules", "verbs")
              and any(room_of(other) == "molecules" for other in imports_of(m, inside=True))}
     assert users <= {"cli.answers", "cli.app", "cli.structure_editor", "reports.demo"}, users

@@ -82,12 +82,14 @@ def test_no_connection_is_one_line(monkeypatch):
     "Fetching and uploading, where the client raises what it raises without a network."
     hub = pytest.importorskip("huggingface_hub")
     from huggingface_hub.errors import HTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
-    for error in (HTTPError("no route\nto host"), LocalEntryNotFoundError("nothing stored"), OfflineModeIsEnabled("off")):
+    errors = HTTPError("no route\nto host"), LocalEntryNotFoundError("nothing stored"), OfflineModeIsEnabled("off")
+    for error in errors:
         def fails(*arguments, error=error, **options): raise error
         monkeypatch.setattr(hub, "snapshot_download", fails)
         monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi.create_repo", fails)
         for call in (lambda: load("hf://owner/name"), lambda: load("star-tiny").push("owner/name", token="t")):
-            with pytest.raises(ValueError, match="owner/name: the hub refused, or was not reached; check") as told: call()
+            with pytest.raises(ValueError, match="owner/name: the hub refused, or was not reached; check") as told:
+                call()
             assert "\n" not in str(told.value)
 
 

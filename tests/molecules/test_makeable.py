@@ -36,7 +36,9 @@ def test_strained_rings_have_their_reason(smiles, reason):
 def test_unusual_environments_are_refused(smiles): assert unusual(Chem.MolFromSmiles(smiles))
 
 
-@pytest.mark.parametrize("smiles", ["[2H]c1ccc(CN2CCOCC2)cc1", "[2H]C([2H])([2H])Oc1ccccc1", "O=C(N1CCOCC1)c1cc[13cH]cc1"])
+@pytest.mark.parametrize("smiles", [
+    "[2H]c1ccc(CN2CCOCC2)cc1", "[2H]C([2H])([2H])Oc1ccccc1", "O=C(N1CCOCC1)c1cc[13cH]cc1",
+])
 def test_isotopes_are_no_objection(smiles): assert objection(Chem.MolFromSmiles(smiles)) == ""
 
 

@@ -163,4 +163,5 @@ def test_no_molecule_is_parsed_or_scored_twice(monkeypatch):
     assert f.metrics == whole and read == [t for t in (*texts, *known) if t is not None]
     assert len(scored) == whole.unique + 1  # of the reference
     place = [*dict.fromkeys(texts)].index
-    for name, values in f.values.items(): assert values.tolist() == [table[name][place(t)] for t in ("CCO", "c1ccccc1O")]
+    places = [place("CCO"), place("c1ccccc1O")]
+    for name, values in f.values.items(): assert values.tolist() == [table[name][i] for i in places]

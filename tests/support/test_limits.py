@@ -28,9 +28,9 @@ def test_a_variable_without_a_positive_whole_number_is_refused(monkeypatch, text
 
 
 def test_a_budget_lowers_limits_and_never_raises_them():
-    with Budget(rows=100, seconds=60).started():
+    with Budget(rows=100, seconds=60).enforce():
         assert ROWS.now == 100 and SMILES.now == SMILES.most
-        with Budget(rows=7).started(): assert ROWS.now == 7
+        with Budget(rows=7).enforce(): assert ROWS.now == 7
         with pytest.raises(ValueError, match="^rows: 101 sequences; at most 100 are allowed$"): Budget(rows=101).begin()
         assert Budget(seconds=5).begin().end < Budget().begin().end <= SPENDING.get().end
     assert ROWS.now == ROWS.most
@@ -48,14 +48,16 @@ def test_parts_are_computed_within_the_budget_and_not_what_follows_them():
 
 
 def test_time_that_is_over_and_work_that_nobody_waits_for_end():
-    with Budget(seconds=1e-9).started(), pytest.raises(TimeoutError, match="seconds=1e-09: the time is over"): check_time()
-    with Budget().started(lambda: True), pytest.raises(TimeoutError, match="nobody waits"):
-        with Budget(seconds=60).started(): check_time()
+    with Budget(seconds=1e-9).enforce():
+        with pytest.raises(TimeoutError, match="seconds=1e-09: the time is over"): check_time()
+    with Budget().enforce(lambda: True), pytest.raises(TimeoutError, match="nobody waits"):
+        with Budget(seconds=60).enforce(): check_time()
     check_time()
 
 
 @pytest.mark.parametrize("smiles, long", [
     ("C" * 15_000, False), ("C" * 15_001, True), ("C1CC1" * 1000, False), ("C1CC1" * 1001, True),
-    ("C%11CC%11" * 1000, False), ("C%11CC%11" * 1001, True), ("[13CH2+2]" * 1000, False), ("C<%598>" * 2000, False), ("", False),
+    ("C%11CC%11" * 1000, False), ("C%11CC%11" * 1001, True), ("[13CH2+2]" * 1000, False), ("C<%598>" * 2000, False),
+    ("", False),
 ])
 def test_a_smiles_is_too_long_by_its_characters_or_its_rings(smiles, long): assert too_long(smiles) == long

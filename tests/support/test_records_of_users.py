@@ -16,7 +16,7 @@ CELLS = {"tab_with_commas.tsv": '"value"\t"Canonical_SMILES"\tValue\tnotes\tid\t
 
 
 def workbook(formula: bool) -> bytes:
-    "A workbook whose first sheet is no table, or with a formula whose value was not stored."
+    "A workbook whose first sheet is not a table, or with a formula whose value was not stored."
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
     sheet = book.active
@@ -38,7 +38,8 @@ def tokens_column() -> bytes:
 
 def accents() -> str:
     "A sentence in both normal forms of Unicode."
-    return "".join(unicodedata.normalize(form, f"café numéro {i} à l'été\n") for form in ("NFC", "NFD") for i in range(3))
+    lines = "".join(f"café numéro {i} à l'été\n" for i in range(3))
+    return unicodedata.normalize("NFC", lines) + unicodedata.normalize("NFD", lines)
 
 
 def column(value) -> str: return "smiles,pIC50\n" + "".join(f"{'C' * i}O,{value(i)}\n" for i in range(1, 21))
@@ -50,7 +51,9 @@ FILES = CELLS | {
     "data_on_second_sheet.xlsx": lambda: workbook(False), "formula_without_values.xlsx": lambda: workbook(True),
     "grammar_for_gaps.txt": "a dog likes the long road\nthe cat sees a small box\n", "mixed_nfc_nfd.txt": accents,
     "pandas_index.json": json.dumps({str(i): row for i, row in enumerate(ROWS)}),
-    "pandas_split.json": json.dumps(dict(columns=["smiles", "pIC50"], index=[*range(6)], data=[[s, 5.0] for s in SMILES])),
+    "pandas_split.json": json.dumps(dict(
+        columns=["smiles", "pIC50"], index=[*range(6)], data=[[s, 5.0] for s in SMILES],
+    )),
     "wrapped_records.json": json.dumps(dict(data=[dict(smiles=s) for s in SMILES], version="1")),
     "tab_comma_header.tsv": "a,b\tid\tsmiles\tvalue\nx, y\t1\tCCO\t3.5\nz, w\t2\tCCN\t4.5\nu\t3\tCCC\t5.5\n",
     "tokens_column.parquet": tokens_column,

@@ -21,7 +21,8 @@ from rdkit import Chem, rdBase
 from ..notation.bracket_safe import mol_or_none
 from ...support.readers import LEGACY, checked_lines, encoding_in, ending_of, is_file, missing_file
 from ...support.records import EXPECTED, Layout, LeftOut, Parsed, Record, Records
-from ...support.records import column_place, head_lines, head_of, holds_sdf, layout_of, read_records, text_of, usual_form
+from ...support.records import column_place, head_lines, head_of, holds_sdf, layout_of, read_records, text_of
+from ...support.records import usual_form
 
 # %% ../../../nbs/molecules/data/08_records.ipynb #rce879d3
 SMILES_COLUMNS = "smiles", "canonical_smiles", "safe"  # usual names of the column of SMILES

@@ -322,7 +322,9 @@ DESCRIPTORS = dict(
 )
 
 
-def properties(smiles: Sequence[str | Judged | None], processes: int = 1, progress: bool = False) -> dict[str, np.ndarray]:
+def properties(
+    smiles: Sequence[str | Judged | None], processes: int = 1, progress: bool = False,
+) -> dict[str, np.ndarray]:
     """Compute properties by name, each float64 (n,), nan for invalid SMILES.
 
     qed and sa (no units), weight in g/mol, logp (Crippen), tpsa in square angstroms, sp3 (fraction of carbons that
