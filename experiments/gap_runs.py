@@ -21,7 +21,7 @@ from loflexmdm.methods.base import Method
 from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import collate, filled_example
 from loflexmdm.support.random_numbers import generator_for
-from loflexmdm.tasks.known_law import Case, Fillings, MethodEntrant, filled_prompt, read_cases, score_cases, splits
+from known_law import Case, Fillings, MethodEntrant, filled_prompt, read_cases, score_cases, splits
 from receptors import CASES, FEWER, FOLDER, RESIDUES, Olga, exact_lengths
 from runs import LEARNED, ROOT, note, noted, states_per_sequence
 from training_runs import Racer, race

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 
 from loflexmdm.support.atomic_files import write_file
-from loflexmdm.tasks.known_law import PATTERNS, Case, Pattern, filled_prompt, read_cases, write_cases
+from known_law import PATTERNS, Case, Pattern, filled_prompt, read_cases, write_cases
 from runs import COMMIT, ROOT, write_results
 
 FOLDER, CASES = ROOT / "runs" / "receptors", ROOT / "experiments" / "receptors"

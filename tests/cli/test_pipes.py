@@ -10,7 +10,6 @@ from commands import call
 
 from loflexmdm.cli.commands import find_commands, full_parser, reads_file
 from loflexmdm.support.registries import TASKS
-from loflexmdm.tasks.known_law import read_cases
 
 REFUSAL = "is a pipe or device, which cannot be read twice; save its content in a file first"
 NEEDED = dict(  # values of required arguments beside the one that is tried
@@ -37,7 +36,8 @@ def line_with(command: str, tried: str, value: str) -> list[str]:
 FILES = [(name, action.dest) for name in find_commands() for action in arguments_of(name) if reads_file(action)]
 SETTINGS = [(kind, key) for kind, cls in TASKS.all().items()
             for key in cls.paths({f.name: "a.smi" for f in fields(cls.Config) if isinstance(f.default, str)})
-            if key != "vocabulary_from"]  # a folder
+            if key != "vocabulary_from"  # a folder
+            and cls.__module__.startswith("loflexmdm.")]  # no task that another test imported
 
 
 def stop_reading(*_): raise TimeoutError("the pipe was opened, and read to its end")
@@ -60,7 +60,7 @@ def pipe(tmp_path, monkeypatch):
 
 def test_the_options_are_found():
     assert len(FILES) >= 13 and {("sample", "prompts"), ("edit", "input"), ("report", "file")} <= {*FILES}
-    assert {("text", "file"), ("molecules", "source"), ("known", "cases")} <= {*SETTINGS}
+    assert {("text", "file"), ("molecules", "source")} <= {*SETTINGS}
 
 
 @pytest.mark.parametrize("command,argument", FILES)
@@ -70,11 +70,7 @@ def test_a_pipe_is_refused_by_name(command, argument, tmp_path):
     assert code == 2 and not out and err.splitlines()[-1].endswith(f" {PIPE}: {REFUSAL}")
 
 
-def test_a_pipe_of_cases_is_refused():
-    with pytest.raises(ValueError, match=REFUSAL): read_cases(PIPE)
-
-
-@pytest.mark.parametrize("kind,key", [s for s in SETTINGS if s[0] != "known"])  # its cases are read by `score` only
+@pytest.mark.parametrize("kind,key", SETTINGS)
 def test_a_pipe_in_a_recipe_is_refused_by_name(kind, key, tmp_path):
     values = dict(kind=kind) | (dict(file="leads.smi") if kind == "text" else {})
     values[key] = "{split}.toml" if kind == "star" else PIPE

@@ -1,7 +1,11 @@
 "Gaps with a known law: patterns, cases by enumeration, and the scoring of exact and wrong entrants."
 import math
 import random
+import sys
+import time
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,9 +14,12 @@ from loflexmdm.methods.fill_in_the_middle import FillInTheMiddle, FillInTheMiddl
 from loflexmdm.process.states import Vocabulary, collate, filled_example
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import check_prompts, task_from
-from loflexmdm.tasks.known_law import PATTERNS, Case, KnownLawConfig, KnownLawTask, LawEntrant, ListedLaw
-from loflexmdm.tasks.known_law import MethodEntrant, Pattern, drawn_fillings, filled_prompt, read_cases, score_cases
-from loflexmdm.tasks.known_law import splits, write_cases
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+from known_law import (  # noqa: E402
+    PATTERNS, Case, KnownLawConfig, KnownLawTask, LawEntrant, ListedLaw, MethodEntrant, Pattern, drawn_fillings,
+    filled_prompt, read_cases, score_cases, splits, write_cases,
+)
 
 STRINGS = {"aab": 0.3, "ab": 0.2, "abb": 0.15, "abab": 0.15, "aabb": 0.1, "abbab": 0.1}
 LAW = ListedLaw(STRINGS)
@@ -148,3 +155,13 @@ def test_given_lengths_are_masks():
     data, prompts = task.dataset("train"), task.prompts("train", 20)
     assert all(all(data[i].closed) for i in range(20)) and all(... not in p for p in prompts)
     assert [p.count("<mask>") for p in prompts] == [data[i].fixed.count(False) for i in range(20)]
+
+
+def test_seconds_of_an_entrant_are_those_of_its_draws():
+    case = Case("a", [..., "b"], [[]], 0.0, {0: 1.0})
+    entrant = SimpleNamespace(
+        nll=lambda cases: torch.zeros(len(cases), dtype=torch.float64), draw=lambda prompts, n, seed: [[[]], [[]]]
+    )
+    before = time.process_time()
+    found = score_cases(entrant, [case, case], n=1)
+    assert 0 <= 2 * found["seconds"] <= time.process_time() - before

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ import torch
 from loflexmdm.methods.fill_in_the_middle import FillInTheMiddle, FillInTheMiddleConfig
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
 from loflexmdm.process.states import Vocabulary, collate, filled_example
-from loflexmdm.tasks.known_law import Case, LawEntrant, ListedLaw, MethodEntrant, filled_prompt, score_cases
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+from known_law import Case, LawEntrant, ListedLaw, MethodEntrant, filled_prompt, score_cases  # noqa: E402
 
 FILE = json.loads((Path(__file__).parents[2] / "experiments" / "results" / "receptor_fillings.json").read_text())
 FORWARD = dict(order="left_to_right", orders=1)

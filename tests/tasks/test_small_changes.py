@@ -1,15 +1,11 @@
 "Formulas and boundaries where a small change of the code would go unnoticed."
 import sys
-import time
-from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import torch
 
 from loflexmdm.tasks.brackets import edits_to_balanced
-from loflexmdm.tasks.known_law import Case, score_cases
 from loflexmdm.tasks.star_graphs import StarGraph, draw_star_answer, radial_layout
 from loflexmdm.tasks.words import english
 
@@ -20,16 +16,6 @@ def test_english_names_the_package_that_is_missing(monkeypatch):
 
 
 def test_two_opening_brackets_cost_one_substitution(): assert edits_to_balanced("((") == 1
-
-
-def test_seconds_of_an_entrant_are_those_of_its_draws():
-    case = Case("a", [..., "b"], [[]], 0.0, {0: 1.0})
-    entrant = SimpleNamespace(
-        nll=lambda cases: torch.zeros(len(cases), dtype=torch.float64), draw=lambda prompts, n, seed: [[[]], [[]]]
-    )
-    before = time.process_time()
-    found = score_cases(entrant, [case, case], n=1)
-    assert 0 <= 2 * found["seconds"] <= time.process_time() - before
 
 
 GRAPH = StarGraph(edges=((0, 1), (1, 2), (1, 3), (1, 4)), source=0, goal=2, path=(0, 1, 2))
