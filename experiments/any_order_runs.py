@@ -14,10 +14,10 @@ from loflexmdm.methods.sampling import generate
 from loflexmdm.samplers import EventDriven
 from loflexmdm.support.statistics import empirical_variation, variation_floor
 from loflexmdm.tasks.base import task_from
-from loflexmdm.tasks.words import WordsTask
 from method_runs import TRAIN, tables
 from runs import ROOT, bound, note, noted
 from training_runs import trained
+from words_task import WordsTask
 
 RESULTS = ROOT / "experiments" / "results" / "any_order_runs.json"
 RULES = dict(random=None, leftmost="leftmost", certain="top_prob", entropy="entropy", drawn="sampled")

@@ -13,6 +13,7 @@ from math import log
 import torch
 
 import digits_task  # noqa: F401 (its task has a name then)
+import words_task  # noqa: F401
 from corpora import code, known_share, pair_variation, parses, peptide_task, text
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method

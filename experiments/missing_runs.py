@@ -25,12 +25,12 @@ from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInserti
 from loflexmdm.process.states import Example, Vocabulary, collate, filled_example, prefix_example
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.tasks.base import Examples
-from loflexmdm.tasks.words import WordsTask
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.trainer import Trainer
 from regret_runs import LETTERS, NOISE, TRAIN, planted_line, planted_table
 from runs import ROOT, note, noted
 from training_runs import race
+from words_task import WordsTask
 
 RESULTS = ROOT / "experiments" / "results" / "missing_runs.json"
 CASES = 200

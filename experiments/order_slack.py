@@ -11,6 +11,7 @@ from itertools import groupby, permutations
 
 import torch
 
+import words_task  # noqa: F401 (its task has a name then)
 from gap_runs import row_of
 from loflexmdm.methods.ordered_insertion import OrderedInsertion
 from loflexmdm.process.states import collate, prefix_example

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+import words_task  # noqa: F401 (its task has a name then)
 from corpora import FOLDER, text
 from loflexmdm.methods.sampling import generate
 from loflexmdm.methods.base import Method

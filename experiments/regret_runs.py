@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+import words_task  # noqa: F401 (its task has a name then)
 from corpora import corpus, text
 from gap_runs import row_of
 from loflexmdm.process.orders_by_hand import free_ranks, given_order

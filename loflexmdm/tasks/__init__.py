@@ -36,6 +36,5 @@ if TYPE_CHECKING:
         draw_star_graph as draw_star_graph,
         star_verdict as star_verdict,
     )
-    from loflexmdm.tasks.words import WordsConfig as WordsConfig, WordsTask as WordsTask
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,18 +1,10 @@
 "Formulas and boundaries where a small change of the code would go unnoticed."
-import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pytest
 
 from loflexmdm.tasks.brackets import edits_to_balanced
 from loflexmdm.tasks.star_graphs import StarGraph, draw_star_answer, radial_layout
-from loflexmdm.tasks.words import english
-
-
-def test_english_names_the_package_that_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "wordfreq", None)
-    with pytest.raises(ImportError, match="loflexmdm.words."): english()
 
 
 def test_two_opening_brackets_cost_one_substitution(): assert edits_to_balanced("((") == 1

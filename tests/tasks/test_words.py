@@ -1,13 +1,17 @@
 "English words by frequency, and how samples of them are judged."
 import math
 import random
+import sys
+from pathlib import Path
 
 import pytest
 
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import task_from
-from loflexmdm.tasks.words import WordsTask, commonest
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+from words_task import WordsTask, commonest, english  # noqa: E402
 
 pytest.importorskip("wordfreq", reason="the words need wordfreq")
 
@@ -68,3 +72,8 @@ def test_score():
 def test_a_training_split_is_as_large_as_it_is_set_and_without_that_never_ends():
     settings = dict(kind="words", count=50)
     assert [len(task_from(settings | dict(train_size=n)).dataset()) for n in (7, 0)] == [7, UNLIMITED]
+
+
+def test_english_names_the_package_that_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
+    with pytest.raises(ImportError, match="pip install wordfreq"): english()
