@@ -13,16 +13,21 @@ import sysconfig
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.models.model import Model
 from loflexmdm.models.pretrained import load
-from loflexmdm.molecules.data.exchanged_pairs import exchange_rules
-from loflexmdm.molecules.edit_task import edit_figures, exchange_substituent, judge_edits
-from loflexmdm.molecules.edit_task import regrown
+from loflexmdm.molecules.data.exchanged_pairs import exchange, exchange_rules
+from loflexmdm.molecules.data.matched_pairs import Matching, fitting_cuts
+from loflexmdm.molecules.edit_task import edit_figures, judge_edits
+from loflexmdm.molecules.notation.bracket_safe import decode
+from loflexmdm.molecules.notation.fragments import fragment_prompt, prompt_tokens
+from loflexmdm.process.states import Vocabulary
 from loflexmdm.support.atomic_files import write_file
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.training.checkpoints import checkpoints
@@ -228,6 +233,30 @@ def resampled(seed: int, steps: int):
                    "seed": seed, "top_p .7": edited_leads(task, method, leads, seed, 0.7)})
 
 
+def exchanged(smiles: str, rules: Mapping[str, Counter], rng: random.Random) -> str | None:
+    "Exchange a random substituent by a random rule; None if no rule fits."
+    found = exchange(smiles, rules, rng, Matching())
+    return None if found is None else found.text
+
+
+def regrown(model: Model, smiles: Sequence[str], rng: random.Random, **sampling) -> list[str | None]:
+    """Cut off a random substituent and regrow it with a bracket SAFE model. None if nothing can be cut off, or the
+    result is invalid. `sampling` are settings of `Model.sample`."""
+    cuts = [fitting_cuts(s, Matching()) for s in smiles]
+    cores = [rng.choice(some)[0] if some else None for some in cuts]
+    prompts = [None if core is None else prompt_of(core, model.vocabulary) for core in cores]
+
+    # one batch for all; molecules without prompt keep their places
+    samples = model.sample([p for p in prompts if p], **sampling)
+    texts = iter(["".join(model.vocabulary.decode(s)) for s in samples.sequences])
+    return [decode(next(texts)).smiles if p else None for p in prompts]
+
+
+def prompt_of(core: str, vocabulary: Vocabulary) -> list | None:
+    try: return prompt_tokens(fragment_prompt(core), vocabulary)
+    except ValueError: return None
+
+
 def baselines(seed: int, steps: int):
     "What the leads become without this model: left alone, exchanged by a rule, regrown by the packaged generator."
     task, rng = task_from(MOLECULES), random.Random(seed)
@@ -238,7 +267,7 @@ def baselines(seed: int, steps: int):
     sampler = replace(grown.default_sampler, **options)
     generator = torch.Generator().manual_seed(seed)
     made = dict(
-        copied=many, exchanged=[exchange_substituent(s, rules, rng) for s in many],
+        copied=many, exchanged=[exchanged(s, rules, rng) for s in many],
         regrown=regrown(grown, many, rng, sampler=sampler, generator=generator, max_length=72),
     )
     for name, products in made.items():

@@ -1,8 +1,10 @@
 """Sample from fragment prompts with any method, and measure what comes back, drug by drug and task by task."""
+import csv
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -10,11 +12,35 @@ import torch
 from loflexmdm.methods.base import DEFAULT_SAMPLER
 from loflexmdm.molecules.growth import grow
 from loflexmdm.molecules.notation.bracket_safe import decode
-from loflexmdm.molecules.notation.fragments import FRAGMENT_TASKS, FragmentCase, contains_fragment
+from loflexmdm.molecules.notation.fragments import FRAGMENT_TASKS, FragmentCase, case_of, contains_fragment
 from loflexmdm.molecules.notation.fragments import prompt_tokens
 from loflexmdm.molecules.scores.metrics import MoleculeMetrics, distances_to, judge
 from loflexmdm.molecules.scores.metrics import molecule_metrics
 from loflexmdm.samplers import Sampler
+
+
+def read_benchmark(path: str | Path, seed: int = 0, points: int = 1) -> list[FragmentCase]:
+    """Read cases from a CSV with one drug per row. Columns are name, smiles and the four tasks; empty cells are
+    skipped.
+
+    ValueError for missing columns, an empty table, and, with its line, a cell that does not fit its task."""
+    with open(path, newline="", encoding="utf-8") as file:
+        cases = list(_cases_of(csv.DictReader(file), str(path), seed, points))
+    if not cases: raise ValueError(f"{path}: no fragment in it")
+    return cases
+
+
+def _cases_of(table: csv.DictReader, path: str, seed: int, points: int) -> Iterator[FragmentCase]:
+    missing = {"name", "smiles", *FRAGMENT_TASKS} - set(table.fieldnames or ())
+    if missing:
+        raise ValueError(
+            f"{path}: no column {', '.join(sorted(missing))}; there are {', '.join(table.fieldnames or ['none'])}"
+        )
+    for row in table:
+        for task in FRAGMENT_TASKS:
+            try:
+                if row[task]: yield case_of(row["name"], task, row[task], row["smiles"] or "", seed, points)
+            except ValueError as e: raise ValueError(f"{path}, line {table.line_num}, {task}: {e}") from None
 
 
 class FragmentSamples(NamedTuple):

@@ -16,8 +16,8 @@ import loflexmdm
 from loflexmdm.cli.resumable_rows import model_digest
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.growth import grows_rightwards
-from loflexmdm.molecules.notation.fragments import FragmentCase, read_benchmark
-from fragment_benchmark import FragmentSamples, fragment_table
+from loflexmdm.molecules.notation.fragments import FragmentCase
+from fragment_benchmark import FragmentSamples, fragment_table, read_benchmark
 from fragment_benchmark import fill_fragments, grow_fragments
 from fragment_benchmark import sample_fragments, usable_cases
 from loflexmdm.samplers import EventDriven

@@ -6,7 +6,7 @@ comes out."""
 # %% auto #0
 __all__ = ['EDIT_NOTATIONS', 'SIMILAR', 'GOALS', 'FEWEST_LEADS', 'MORE_PAIRS', 'ROOM', 'to_tokens', 'from_tokens', 'Edited',
            'scaffold', 'judge_edits', 'edit_figures', 'MoleculeEditsConfig', 'kept_tokens', 'LeadEdits', 'LeadOutput',
-           'MoleculeEditsTask', 'exchange_substituent', 'regrown']
+           'MoleculeEditsTask']
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #8725a5ca
 import math
@@ -22,17 +22,14 @@ from rdkit import Chem
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
 from ..methods.base import Method
-from ..models.model import Model
 from ..models.player import Picture, Recording
 from .data.cleaning import molecule_split, small_splits
-from .data.exchanged_pairs import exchange, prepare_exchanges
+from .data.exchanged_pairs import prepare_exchanges
 from .data.matched_pairs import RING, Matched, MatchedPairs, Matching
-from .data.matched_pairs import fitting_cuts, is_heavy_atom, smiles_tokens
+from .data.matched_pairs import is_heavy_atom, smiles_tokens
 from .data.prepared import is_packaged, prepare, source_line
 from .edit_goals import GoalOptions, edit_goals
 from .files import MoleculeFiles, MoleculeInputs, MoleculeSamples
-from .notation.bracket_safe import decode
-from .notation.fragments import fragment_prompt, prompt_tokens
 from .notation.notations import notation_of, selfies_package, simpler
 from .notation.substructures import find_substructure
 from .pictures import stages_picture
@@ -555,32 +552,3 @@ def _row(e: Edited) -> dict:
     number = lambda v: "" if v != v else round(v, 4)
     return dict(lead=e.lead, smiles=e.smiles, state=e.state, qed=number(e.qed), qed_gain=number(e.qed_gain),
                 sa_gain=number(e.sa_gain), similarity=number(e.similarity), scaffold_kept=int(e.scaffold_kept))
-
-# %% ../../nbs/molecules/03_edit_task.ipynb #25f0099d
-def exchange_substituent(
-    smiles: str, rules: Mapping[str, Counter], rng: random.Random, options: Matching = Matching(),  # noqa: B008
-) -> str | None:
-    "Exchange a random substituent by a random rule. Returns the text. None if no rule fits."
-    found = exchange(smiles, rules, rng, options)
-    return None if found is None else found.text
-
-
-def regrown(
-    model: Model, smiles: Sequence[str], rng: random.Random, options: Matching = Matching(),  # noqa: B008
-    **sampling,
-) -> list[str | None]:
-    """Cut off a random substituent and regrow it with a bracket SAFE model. None if nothing can be cut off, or the
-    result is invalid. `sampling` are settings of `Model.sample`."""
-    cuts = [fitting_cuts(s, options) for s in smiles]
-    cores = [rng.choice(some)[0] if some else None for some in cuts]
-    prompts = [None if core is None else _prompt_of(core, model.vocabulary) for core in cores]
-
-    # one batch for all; molecules without prompt keep their places
-    samples = model.sample([p for p in prompts if p], **sampling)
-    texts = iter(["".join(model.vocabulary.decode(s)) for s in samples.sequences])
-    return [decode(next(texts)).smiles if p else None for p in prompts]
-
-
-def _prompt_of(core: str, vocabulary: Vocabulary) -> list | None:
-    try: return prompt_tokens(fragment_prompt(core), vocabulary)
-    except ValueError: return None

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -18,9 +19,12 @@ from loflexmdm.molecules.notation.fragments import contains_fragment, demo_cases
 from loflexmdm.molecules.notation.fragments import ends_aromaticity, fragment_prompt, fragment_task
 from loflexmdm.molecules.notation.fragments import fragments_of, parse_fragment, plain_points
 from loflexmdm.molecules.notation.fragments import point_candidates, prompt_tokens
-from loflexmdm.molecules.notation.fragments import read_benchmark, scaffold_with_points
+from loflexmdm.molecules.notation.fragments import scaffold_with_points
 from loflexmdm.molecules.notation.fragments import without_points
 from loflexmdm.process.states import Vocabulary
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+from fragment_benchmark import read_benchmark  # noqa: E402
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(

@@ -9,16 +9,14 @@ __all__ = ['FRAGMENT_TASKS', 'R_GROUP', 'BOND_SMARTS', 'DRUGS', 'SMALLEST', 'LAR
            'point_candidates', 'attach_points', 'FragmentPattern', 'atom_pattern', 'fragment_pattern', 'points_fit',
            'find_fragment', 'contains_fragment', 'ends_aromaticity', 'scaffold_atoms', 'split_at', 'number_points',
            'without_points', 'count_atoms', 'linker_choices', 'motif_choices', 'scaffold_with_points', 'fragments_of',
-           'FragmentCase', 'case_of', 'demo_cases', 'read_benchmark', 'prompt_tokens', 'colour_atoms', 'draw_fragment']
+           'FragmentCase', 'case_of', 'demo_cases', 'prompt_tokens', 'colour_atoms', 'draw_fragment']
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #7381cdb2
-import csv
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations, count
-from pathlib import Path
 from typing import NamedTuple
 
 from rdkit import Chem, rdBase
@@ -368,30 +366,6 @@ def demo_cases(seed: int = 0) -> list[FragmentCase]:
         for name, smiles in DRUGS.items()
         for task, fragment in fragments_of(smiles, seed).items()
     ]
-
-# %% ../../../nbs/molecules/notation/03_fragments.ipynb #pfe70892
-def read_benchmark(path: str | Path, seed: int = 0, points: int = 1) -> list[FragmentCase]:
-    """Read cases from a CSV with one drug per row. Columns are name, smiles and the four tasks; empty cells are
-    skipped.
-
-    ValueError for missing columns, an empty table, and, with its line, a cell that does not fit its task."""
-    with open(path, newline="", encoding="utf-8") as file:
-        cases = list(_cases_of(csv.DictReader(file), str(path), seed, points))
-    if not cases: raise ValueError(f"{path}: no fragment in it")
-    return cases
-
-
-def _cases_of(table: csv.DictReader, path: str, seed: int, points: int) -> Iterator[FragmentCase]:
-    missing = {"name", "smiles", *FRAGMENT_TASKS} - set(table.fieldnames or ())
-    if missing:
-        raise ValueError(
-            f"{path}: no column {', '.join(sorted(missing))}; there are {', '.join(table.fieldnames or ['none'])}"
-        )
-    for row in table:
-        for task in FRAGMENT_TASKS:
-            try:
-                if row[task]: yield case_of(row["name"], task, row[task], row["smiles"] or "", seed, points)
-            except ValueError as e: raise ValueError(f"{path}, line {table.line_num}, {task}: {e}") from None
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #64c1585c
 def prompt_tokens(prompt: str, vocabulary: Vocabulary) -> list[str]:
