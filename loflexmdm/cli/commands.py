@@ -137,6 +137,7 @@ class Command:
     distributed: bool = False  # allowed in several torchrun processes
     continuation: Callable[[Options], str] = attrgetter("command_line")  # command that continues it after a signal
     listings: Callable[[], dict[str, str]] | None = None  # texts that it prints by its one argument, '' for none
+    directories: str = ""  # function that returns what it prints for a directory, or None; imported without torch
 
 
 COMMANDS = Registry("command", ("loflexmdm.cli",), "loflexmdm.verbs")
@@ -285,11 +286,13 @@ def add_options(parser: argparse.ArgumentParser, table: dict):
 
 # %% ../../nbs/cli/01_commands.ipynb #he1p0005
 def help_tables() -> dict:
-    "Return the commands in help order, each with its `option_table`, and the listings that some print."
+    "Return the commands in help order, each with its `option_table`, and what tells the listings that some print."
     found = find_commands()
     pages = {name: option_table(full_parser([name, "--help"])[1].choices[name]) for name in found}
     listings = {name: c.listings() for name, c in found.items() if c.listings}
-    return dict(commands={name: c.help for name, c in found.items()}, pages=pages, listings=listings)
+    directories = {name: c.directories for name, c in found.items() if c.directories}
+    commands = {name: c.help for name, c in found.items()}
+    return dict(commands=commands, pages=pages, listings=listings, directories=directories)
 
 
 def write_help(path: str | os.PathLike = HELP) -> Path:
@@ -314,13 +317,14 @@ def stored_tables() -> dict:
 
 
 def stored_listing(argv: Sequence[str]) -> str | None:
-    """Return the output of the command line COMMAND, or COMMAND NAME, from the package's table.
+    """Return the output of the command line COMMAND, COMMAND NAME or COMMAND DIR, by the package's table.
 
     None is returned for other command lines, and for a name that is also that of a file here, which gives a warning."""
     if len(argv) not in (1, 2) or not is_stored(): return None
-    name = argv[1] if len(argv) == 2 else ""
-    if name and os.path.exists(name): return None
-    return stored_tables()["listings"].get(argv[0], {}).get(name)
+    name, tables = argv[1] if len(argv) == 2 else "", stored_tables()
+    if not (name and os.path.exists(name)): return tables["listings"].get(argv[0], {}).get(name)
+    describe = tables["directories"].get(argv[0])
+    return import_object(describe)(name) if describe and os.path.isdir(name) else None
 
 
 def stored_parser(argv: Sequence[str]) -> Parser | None:

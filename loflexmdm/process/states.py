@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..support.limits import clip, clipped_line, visible
+from ..support.limits import clip, clipped_line, first_tokens
 
 # %% ../../nbs/process/01_states.ipynb #8c50495e
 PAD, MASK, BOS = 0, 1, 2
@@ -60,10 +60,7 @@ class Vocabulary:
     def __len__(self): return len(self.tokens)
     def __eq__(self, other): return isinstance(other, Vocabulary) and self.tokens == other.tokens
     def __hash__(self): return hash(self.tokens)
-    def __repr__(self):
-        first = clipped_line(" ".join(self.tokens[3:9]), 200)
-        more = " ..." if len(self) > 9 else ""
-        return f"Vocabulary({len(self) - len(SPECIAL_TOKENS)} tokens: {visible(first)}{more})"
+    def __repr__(self): return f"Vocabulary({first_tokens(self.tokens[len(SPECIAL_TOKENS):])})"
 
     def encode(self, sequence: Iterable[str]) -> list[int]:
         "Return the ids of tokens. ValueError for a special token or one outside the vocabulary."

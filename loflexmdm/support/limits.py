@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['SPENDING', 'LINE', 'DESCRIPTION', 'EXPANSION', 'CELLS', 'SMILES', 'RINGS', 'TOKENS', 'ROWS', 'STATES', 'ATOMS',
            'SECONDS', 'BATCH', 'STEPS', 'CALLS', 'PROCESSES', 'WEIGHTS', 'LIMITS', 'RING_MARKS', 'T', 'BUDGETED',
-           'clip', 'visible', 'clipped_line', 'Spending', 'Limit', 'too_long', 'check_time', 'Budget']
+           'clip', 'visible', 'clipped_line', 'first_tokens', 'Spending', 'Limit', 'too_long', 'check_time', 'Budget']
 
 # %% ../../nbs/support/01_limits.ipynb #3e4a3697
 import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -42,6 +42,12 @@ def clipped_line(text: str, most: int = 1000) -> str:
     "Clip a text to one line of `most` characters. The middle of a longer one is omitted."
     if len(text) > most: text = f"{text[:most * 2 // 3]} [...] {text[-most // 3:]}"
     return " ".join(text.split())
+
+
+def first_tokens(tokens: Sequence[str], n: int = 6) -> str:
+    "Return how many tokens there are, and the first `n`, in a line."
+    shown = visible(clipped_line(" ".join(tokens[:n]), 200))
+    return f"{len(tokens)} tokens: {shown}" + " ..." * (len(tokens) > n)
 
 # %% ../../nbs/support/01_limits.ipynb #5c366ee4
 class Spending(NamedTuple):

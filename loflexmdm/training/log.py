@@ -12,11 +12,12 @@ import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ..support.atomic_files import name_errors, write_file
 from ..support.readers import parse_json
+
+if TYPE_CHECKING: from torch import Tensor
 
 # %% ../../nbs/training/03_log.ipynb #a7e6256f
 def round_digits(value) -> float | None:
@@ -69,7 +70,7 @@ class Pace:
         self.tokens = 0
         self.seconds = 0.0
 
-    def step(self, seconds: float, tokens: Tensor | int):
+    def step(self, seconds: float, tokens: "Tensor | int"):
         "Count a step. `tokens` may be a tensor; no host-device synchronisation here."
         self.steps += 1
         if len(self.first) < MEASURED: self.first.append(seconds)
