@@ -54,10 +54,10 @@ def attack(rng: random.Random, place: Path) -> str:
     wanted = [(smiles, pointed(v)) for smiles, v in expected if smiles]
     if [(smiles, pointed(v)) for smiles, v in used] != wanted: return "values of other molecules"
     texts = [v for v in (v.rstrip(BLANK) for _, v in expected) if v and v not in MISSING]
-    try: edited = [row.text for row in TaskInputs().sequences(path, "value").rows]
+    try: edited = TaskInputs().sequences(path, "value").rows
     except ValueError as e: return f"edit: {e}" if texts else ""
     if len(edited) != len(rows): return "edit: rows are missing"
-    if [t for t in edited if t and isinstance(t, str)] != texts: return "edit: other cells"
+    if [row.text for row in edited if not row.reason] != texts: return "edit: other cells"
     return ""
 
 
