@@ -8,7 +8,7 @@ import torch
 from loflexmdm.exact.ctmc import ToyLaw, aligned_batch, aligned_log_probs, aligned_rates, as_batch
 from loflexmdm.exact.ctmc import clock_quadrature, compare, enumerate_states, evaluate, exit_rates
 from loflexmdm.exact.ctmc import final_law, kfe_residual, locate, marginals, oracle, partial_moves
-from loflexmdm.exact.ctmc import path_bounds, rate_matrix, resolve_masks, total_variation
+from loflexmdm.exact.ctmc import path_bounds, rate_matrix, resolve_masks, total_variation, uniform_logits
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, contract
 
@@ -116,6 +116,9 @@ def test_oracle_interface():
     assert out.insert.shape == out.unmask.shape == x.tokens.shape
     assert out.logits.shape == (*x.tokens.shape, len(law.vocabulary))
     assert out.insert[2].sum() == 0 and torch.equal(out.unmask[2], x.masked[2].double())  # outside the law
+    anything = uniform_logits(law.vocabulary)
+    torch.testing.assert_close(out.logits[2], anything.expand_as(out.logits[2]))
+    torch.testing.assert_close(out.logits[1][~x.masked[1]], anything.expand_as(out.logits[1][~x.masked[1]]))
     law_of_tokens = out.logits.softmax(-1)
     assert law_of_tokens.isfinite().all() and (law_of_tokens[..., :3] == 0).all()
     assert (out.insert * ~x.open == 0).all() and (out.unmask * ~x.masked == 0).all()

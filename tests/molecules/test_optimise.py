@@ -112,6 +112,7 @@ def test_area_by_hand():
     assert top_auc([1.0] * 300, 300) == (50 + 200) / 300
     assert math.isclose(top_auc([0.5] * 50, 100), (50 * 0.25 + 50 * 0.5) / 100)
     assert math.isclose(top_auc([None, 0.3] + [None] * 8, 10, every=100), 0.15)
+    assert math.isclose(top_auc([1.0] * 10 + [0.0] * 90, 100), 0.5)  # the ten best, of which none is 0
     assert best_curve([1, None, 3, 2], 2) == [1, 1, 2, 2.5] and top_auc([], 10) == 0
 
 

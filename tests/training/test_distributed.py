@@ -21,6 +21,7 @@ from loflexmdm.cli import commands, main
 from loflexmdm.methods.base import method_class
 from loflexmdm.support.random_numbers import Launch, ShardGenerator, current_launch, quota, uniforms
 from loflexmdm.training.checkpoints import checkpoints
+from loflexmdm.training import distributed
 from loflexmdm.training.distributed import check_shares, process_group, processes_of
 from loflexmdm.training.log import JsonLines
 from loflexmdm.training.optimisers import TrainConfig
@@ -279,3 +280,10 @@ def test_processes_part_when_they_are_done(monkeypatch):
     for _ in range(2):
         with process_group(Launch(0, 2, 0), torch.device("cpu")): assert dist.is_initialized()
         assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("error, lost", [
+    (dist.DistBackendError("unhandled"), True), (RuntimeError("[gloo] Connection closed by peer"), True),
+    (RuntimeError("shapes do not match"), False), (ValueError("socket"), False),
+])
+def test_which_errors_report_a_lost_process(error, lost): assert distributed._is_broken(error) is lost

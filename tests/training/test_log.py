@@ -4,8 +4,6 @@ import torch
 from small_runs import said, short_trainer
 
 from loflexmdm.process.streams import UNLIMITED
-from loflexmdm.support import progress
-from loflexmdm.support.progress import LogLines, duration, is_visible, progress_bar
 from loflexmdm.training.batches import passes
 from loflexmdm.training.log import JsonLines, Pace, plot_metrics, bar_metric
 from loflexmdm.training.optimisers import TrainConfig
@@ -53,25 +51,6 @@ def test_tokens_per_second_and_real_columns_by_hand(tmp_path, pico):
     t.fit()
     rows = [r for r in t.log.rows() if "loss" in r]
     assert [r["tokens_per_second"] for r in rows] == [36.0, 36.0] and [r["real_columns"] for r in rows] == [0.75, 0.75]
-
-
-def test_a_log_file_gets_lines_that_become_rare(monkeypatch):
-    monkeypatch.setattr(progress.time, "strftime", lambda form: "08:00:00")
-    now, lines = 0.0, []
-    log = LogLines(1000, "training", " steps", initial=100, clock=lambda: now, write=lines.append)
-    for _ in range(200):
-        now += 1.0
-        log.set_postfix(dict(bound="7.5"))
-        log.update()
-    assert lines[0] == "08:00:00 training: 130 of 1,000 steps, bound 7.5, 14 min left"  # 870 steps of a second
-    assert [int(line.split()[2]) - 100 for line in lines] == [30, 75, 143]
-
-
-def test_lines_where_nobody_watches_and_a_bar_on_a_terminal(monkeypatch):
-    assert isinstance(progress_bar(3, "work"), LogLines) and progress_bar(3, "work", disable=True).disable
-    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
-    assert is_visible()
-    assert [duration(s) for s in (3, 99, 600, 7200)] == ["3 s", "99 s", "10 min", "2.0 h"]
 
 
 def test_training_writes_to_a_log_file(tmp_path, pico, capsys):
