@@ -28,6 +28,7 @@ from ..samplers.particles import Chosen, Lookahead, NextMask, NextToken, Proposa
 from ..samplers.particles import draw_particles, gaps_of, proposal_of
 from ..samplers.simulate import RuleResult, Trajectory
 from ..samplers.state import room
+from ..support.random_numbers import seed_of_try
 
 # %% ../../nbs/methods/29_rules.ipynb #08251d02
 TRIES = 8  # free draws of a row before particles with a lookahead
@@ -128,7 +129,7 @@ class RuledDraw:
         most = MOST_TRIES if self.kind in (None, NextMask) else TRIES
         samples, left, result = None, list(range(len(seeds))), RuleResult()
         for k in range(most):
-            drawn = self.free(rows.rows(left), [(seeds[i] + k) % 2**62 for i in left])
+            drawn = self.free(rows.rows(left), [seed_of_try(seeds[i], k) for i in left])
             kept = [self.requirement.accepts(s) for s in drawn.sequences]
             reasons = [self.requirement.reason(s) for s, ok in zip(drawn.sequences, kept) if not ok]
             result = result + RuleResult(len(kept), sum(kept), reasons=[*filter(None, reasons)])
@@ -136,7 +137,8 @@ class RuledDraw:
             left = [i for i, ok in zip(left, kept) if not ok]
             if not left: break
         if left and self.kind:
-            other = self.draw_with_particles(rows.rows(left), [(seeds[i] + most) % 2**62 for i in left], self.particles)
+            later = [seed_of_try(seeds[i], most) for i in left]
+            other = self.draw_with_particles(rows.rows(left), later, self.particles)
             result, samples = result + other.rule, with_rows(samples, left, other)
         elif left: raise ValueError(self.unlikely(result, len(left)))
         return replace(samples, rule=result)
@@ -164,7 +166,7 @@ class RuledDraw:
             if seen * particles >= max(MOST_TRIES, 4 * particles):
                 raise ValueError(f"rule: {len(left)} sequences broke it with {seen * particles} particles each; "
                                  "what looks at the finished text is satisfied too rarely")
-            chosen = chosen.replace_at(left, draw(rows.rows(left), [(seeds[i] + seen) % 2**62 for i in left]))
+            chosen = chosen.replace_at(left, draw(rows.rows(left), [seed_of_try(seeds[i], seen) for i in left]))
             seen += 1
         return chosen
 

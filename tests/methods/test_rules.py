@@ -1,4 +1,6 @@
 "Draws under a rule: every registered method keeps it or says why not, and the weights are unbiased."
+import importlib
+
 import pytest
 import torch
 from registered import ALL_METHODS, VOCABULARY, build, can_edit, can_sample, draw, registered, rewrite
@@ -7,8 +9,8 @@ from loflexmdm.methods.fill_in_the_middle import FillInTheMiddle
 from loflexmdm.methods.rules import RuledDraw
 from loflexmdm.methods.sampling import encode_prompts, generate
 from loflexmdm.process.rules import Requirement
-from loflexmdm.samplers import Limits
-from loflexmdm.samplers.particles import PROPOSALS, proposal_of
+from loflexmdm.samplers import Limits, Samples
+from loflexmdm.samplers.particles import PROPOSALS, Chosen, proposal_of
 
 RULE = "excludes:aa & contains:b"
 
@@ -59,6 +61,29 @@ def test_samplers_with_proposals_have_no_choice_that_they_ignore():
         keep = lambda self, first, *rest: first
         hook = type("Hook", (), dict(__call__=keep, gaps=keep, tokens=keep))()
         assert proposal_of(sampler(logits_hook=hook), channels) is None
+
+
+def test_no_row_draws_again_what_another_row_drew(monkeypatch):
+    "Neither free draws nor particles of rows whose seeds follow each other, as those of a loop do, share a seed."
+    used, method = [], build("ar")
+    rows = method.begin(encode_prompts(None, 3, VOCABULARY, 8), 8, [0, 1, 2])
+
+    def free(rows, seeds):
+        used.extend(seeds)
+        return Samples([[]] * len(seeds), [[]] * len(seeds), 1, 1)
+
+    def nothing_found(network, rows, proposal, seeds, particles, record):
+        used.extend(seeds)
+        return Chosen([None] * len(seeds), [0.0] * len(seeds), [1.0] * len(seeds), 1, 1)
+
+    monkeypatch.setattr(importlib.import_module("loflexmdm.methods.rules"), "draw_particles", nothing_found)
+    limits = Limits(method.tau_max, 8, 0, method.channels, 8)
+    rare = Requirement.of("contains:b", VOCABULARY)
+    ruled = RuledDraw(method, method, method.default_sampler, limits, rare, free)
+    for draw in (ruled.draw, lambda rows, seeds: ruled.draw_with_particles(rows, seeds, 8)):
+        used.clear()
+        with pytest.raises(ValueError, match="particles each"): draw(rows, [0, 1, 2])
+        assert used[:3] == [0, 1, 2] and len(used) > 30 and len(set(used)) == len(used)
 
 
 SETTINGS = dict(temperature=.5, min_length=4), dict(top_p=.8, max_length=4)
