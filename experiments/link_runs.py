@@ -19,19 +19,20 @@ from loflexmdm import load
 from loflexmdm.models.model import Model
 from loflexmdm.molecules.closures import closing_text, closure_request
 from loflexmdm.molecules.growth import grows_rightwards
-from loflexmdm.molecules.links import ROUTES, LinkRequest, link_nats
+from loflexmdm.molecules.links import ROUTES, link_nats
 from loflexmdm.molecules.notation.fragments import count_atoms
+from loflexmdm.molecules.rules import Linker
 from runs import ROOT, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "link_runs.json"
 CASES = ROOT / "experiments" / "link_cases.toml"
 
 
-def request_of(linker: str) -> LinkRequest:
-    "Return a request for the atoms and rings of a linker."
+def rule_of(ends: str, linker: str) -> Linker:
+    "Return the rule of two ends with the atoms and rings of a linker."
     mol = Chem.MolFromSmiles(linker)
     atoms, rings = count_atoms(mol), mol.GetRingInfo().NumRings()
-    return LinkRequest((atoms, atoms), (rings, rings))
+    return Linker(ends, (atoms, atoms), (rings, rings))
 
 
 def linked(model: Model, known: Mapping[str, list[str]], n: int, seed: int) -> dict:
@@ -39,7 +40,7 @@ def linked(model: Model, known: Mapping[str, list[str]], n: int, seed: int) -> d
     _, draw = ROUTES[grows_rightwards(model.method)]
     found = {}
     for name, (ends, linker) in known.items():
-        drawn = [made for made in draw(model, ends, request_of(linker), n, seed) if made]
+        drawn = [made for made in draw(model, rule_of(ends, linker), n, seed) if made]
         row = dict(requested=len(drawn), different=len({*drawn}), known=drawn.count(Chem.CanonSmiles(linker)))
         if not grows_rightwards(model.method): row |= dict(nats=round(link_nats(model, ends, [linker])[0], 2))
         found[name] = row
@@ -51,7 +52,7 @@ def place(model: Model, ends: str, linker: str, n: int, seed: int) -> dict:
     _, draw = ROUTES[grows_rightwards(model.method)]
     known, found, drawn = Chem.CanonSmiles(linker), {}, 0
     for k, size in enumerate((n // 4, n - n // 4, n, 2 * n)):
-        for made in draw(model, ends, request_of(linker), size, seed + 1000 * k):
+        for made in draw(model, rule_of(ends, linker), size, seed + 1000 * k):
             if known in found or len(found) == n: break
             drawn += 1
             if made: found.setdefault(made, len(found) + 1)

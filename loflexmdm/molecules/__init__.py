@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         closing_text as closing_text,
         ring_size as ring_size,
     )
-    from loflexmdm.molecules.links import LinkRequest as LinkRequest
+    from loflexmdm.molecules.rules import Linker as Linker
     from loflexmdm.molecules.notation.notations import notation_of as notation_of, random_smiles as random_smiles
     from loflexmdm.molecules.scores.makeable import objection as objection
     from loflexmdm.molecules.scores.metrics import (

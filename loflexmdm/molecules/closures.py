@@ -5,30 +5,25 @@
 # %% auto #0
 __all__ = ['LEAST', 'SPAN', 'CLOSING', 'VALENCES', 'ATOM', 'BONDS', 'AROMATIC', 'SIZES', 'DETOUR', 'SPELLINGS', 'inner_path',
            'ring_size', 'ClosureRequest', 'closure_request', 'closing_text', 'split_closing', 'closing_parts',
-           'bonds_of', 'OpenRing', 'Chain', 'allowed_next', 'masks', 'Closing', 'RightwardClosing', 'RightwardClosings',
-           'check_closes', 'closing_prompts']
+           'bonds_of', 'OpenRing', 'Chain', 'ChainReader', 'closing_prompts']
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000004
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import NamedTuple
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
 
-import torch
 from rdkit import Chem, rdBase
-from torch import Tensor
 
 from ..methods.base import Method
-from .growth import Growth, Growths, continuation_error, grows_rightwards
-from .links import limits_from
+from .growth import Growth, Growths, check_fills, continuation_error, grows_rightwards
 from .notation.bracket_safe import mol_or_none
 from .notation.fragments import find_fragment, parse_fragment, plain_points, points_of
-from .notation.notations import is_atom, is_ring, open_rings, symbols
+from .notation.notations import is_atom, is_ring, symbols
 from .notation.substructures import keeps_fragment
-from .substituents import Substituents, substituents_of
-from ..process.rules import Rule
-from ..process.states import SPECIAL_TOKENS, PartialSequences
+from .substituents import GapReader, Substituents
+from ..process.rules import Rule, read_range
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000008
 LEAST, SPAN = 12, 8  # atoms of a macrocycle, and sizes above the smallest if none is requested
@@ -88,7 +83,8 @@ def closure_request(fragment: str, size: str = "") -> ClosureRequest:
     "Return a request; a ring has at least two new atoms. ValueError for a size that is too small for the fragment."
     fragment = plain_points(fragment)
     least = inner_path(fragment) + 2
-    low, high = limits_from(size, "--ring-size", 3) if size else (max(LEAST, least), max(LEAST, least) + SPAN)
+    low, high = read_range(size, "--ring-size", 3) if size else (max(LEAST, least), None)
+    if high is None: high = max(low, least) + SPAN
     if high >= least: return ClosureRequest(fragment, (max(low, least), high))
     raise ValueError(f"--ring-size {size}: must reach {least}, since {fragment} has {least - 2} atoms between its "
                      "points, and at least two more close a ring")
@@ -286,111 +282,23 @@ class Chain:
         return self._spare >= 0 and self.distance(self.opened[token].start) in self._sizes(self.opened[token])
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000023
-@lru_cache(100_000)
-def allowed_next(
-    vocabulary: tuple[str, ...], tokens: tuple[str, ...], outer: frozenset[str], linker: tuple[int, int],
-) -> tuple[list[bool], bool]:
-    "Return the mask of tokens that may follow a linker, and True if its ring may close. `outer`: other open rings."
-    chain, (low, high) = Chain(tokens), linker
-    found = [t not in SPECIAL_TOKENS and t not in outer and chain.allows(t, high) for t in vocabulary]
-    return found, chain.may_end(low, high) or not any(found)
-
-
-def masks(
-    vocabulary: tuple[str, ...], x: PartialSequences, starts: Sequence[int], ends: Sequence[int],
-    linker: tuple[int, int],
-) -> tuple[Tensor, Tensor]:
-    "Return the tokens that may follow (rows, vocabulary), and the rows whose ring may close (rows,)."
-    rows = [[vocabulary[t] for t in row] for row in x.tokens.tolist()]
-    found = [allowed_next(vocabulary, tuple(row[start:end]), open_rings(row[:start])[-1], linker)
-             for row, start, end in zip(rows, starts, ends, strict=True)]
-    allowed, may_close = zip(*found, strict=True)
-    return torch.tensor(allowed), torch.tensor(may_close)
-
-# %% ../../nbs/molecules/10_closures.ipynb #rc000024
 @dataclass(frozen=True)
-class Closing(Substituents):
-    "Hook for `EventByEvent` that closes a ring in the gap of a prompt."
-    rule: ClosureRequest | None = None  # fragment, and size of the ring
+class ChainReader:
+    "Reads a linker that closes a ring. A state is its tokens."
+    low: int  # fewest atoms of the chain between the ends
+    high: int  # most of them
+    start: ClassVar[tuple[str, ...]] = ()  # no token
 
-    @property
-    def description(self) -> str: return f"{self.rule.description}, by insertion"
+    def after(self, state: tuple[str, ...], piece: str) -> tuple[str, ...]: return (*state, piece)
 
-    def _span(self, x: PartialSequences) -> tuple[Tensor, Tensor]:
-        "Return the first column of the linker in each row, and the one after it."
-        starts = (x.fixed & x.open).long().argmax(1) + 1
-        return starts, starts + x.free.sum(1)
+    def may_follow(self, state: tuple[str, ...], pieces: Sequence[str]) -> list[bool]:
+        chain = Chain(state)
+        return [chain.allows(piece, self.high) for piece in pieces]
 
-    def _masks(self, x: PartialSequences) -> tuple[Tensor, Tensor]:
-        starts, ends = self._span(x)
-        return masks(self.vocabulary, x, starts.tolist(), ends.tolist(), self.rule.linker)
-
-    def gaps(self, scores, x, column):
-        "Mask the end of a gap whose ring may not close, and the gap if nothing may follow."
-        allowed, may_close = (mask.to(scores.device) for mask in self._masks(x))
-        scores = super().gaps(scores, x, column).clone()
-        is_last = column == self._span(x)[1][:, None] - 1  # the linker is written in order
-        scores[:, -1].masked_fill_(~may_close, -torch.inf)
-        scores[:, :-1].masked_fill_(~(is_last & allowed.any(1, keepdim=True)), -torch.inf)
-        return scores
-
-    def tokens(self, logits, x, column):
-        "Mask the tokens that may not follow."
-        allowed = self._masks(x)[0].to(logits.device)
-        return logits.masked_fill(allowed.any(1, keepdim=True) & ~allowed, -torch.inf)
-
-# %% ../../nbs/molecules/10_closures.ipynb #rc000025
-@dataclass(frozen=True)
-class RightwardClosing(Growth):
-    "Growth from left to right that ends in the rest of the fragment, which closes the ring."
-    rule: ClosureRequest | None = None  # fragment, and size of the ring
-
-    @cached_property
-    def tokens(self) -> tuple[str, ...]: return tuple(self.method.vocabulary.tokens)
-
-    def __call__(self, logits, x, tau):
-        "Mask tokens that may not follow a linker. After it, the rest of the fragment is certain."
-        start, end, rest = len(self.parts[0]) + 1, len(self.tokens), self.method.vocabulary.encode(self.parts[1])
-        written = self._tokens_written_so_far(x, start, rest[0])
-        ends = [start if n else length for n, length in zip(written, x.lengths.tolist(), strict=True)]
-        allowed, may_close = masks(self.tokens, x, [start] * len(ends), ends, self.rule.linker)
-        mask = torch.cat([allowed, torch.zeros(len(allowed), 1, dtype=bool)], 1).to(logits.device)
-        new = logits.masked_fill(~mask[:, None], -torch.inf)
-
-        # the end, and that of a branch which the linker did not open, are the end of the linker
-        over = self.method.vocabulary.encode([")"]) + [rest[0], end]
-        closes = logits[:, 0, over].logsumexp(-1).masked_fill(~may_close.to(logits.device), -torch.inf)
-        new[:, 0, rest[0]] = torch.where(allowed.any(1).to(logits.device), closes, 0.0)
-        for row in [row for row, n in enumerate(written) if n]:
-            new[row] = -torch.inf
-            new[row, :, [*rest, end][written[row]]] = 0.0
-        return new
-
-    def _tokens_written_so_far(self, x: PartialSequences, start: int, closes: int) -> list[int]:
-        "Return how many tokens of the rest of the fragment are written in each row."
-        linkers = [row[start:n] for row, n in zip(x.tokens.tolist(), x.lengths.tolist(), strict=True)]
-        return [len(row) - row.index(closes) if closes in row else 0 for row in linkers]
-
-# %% ../../nbs/molecules/10_closures.ipynb #rc00025b
-class RightwardClosings(Growths):
-    "Hook for several spellings of a fragment that are continued from left to right."
-    def __init__(self, growths: Sequence[RightwardClosing]):
-        super().__init__(growths)
-        self.rule = growths[0].rule
-
-    @property
-    def description(self) -> str: return f"{self.rule.description}, from left to right"
+    def ends(self, state: tuple[str, ...]) -> bool: return Chain(state).may_end(self.low, self.high)
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000026
 SPELLINGS = 6  # of a fragment, among which the draws are spread
-
-
-def check_closes(method: Method):
-    "Raise ValueError for a model that cannot close rings."
-    by_insertion = substituents_of(method) is not None and (method.task or {}).get("notation") == "smiles"
-    if grows_rightwards(method) or by_insertion: return
-    raise ValueError("a ring is closed by models that write SMILES by insertion event by event or from left to right, "
-                     "as molecules-leads and molecules-moses-ar do")
 
 
 def closing_prompts(
@@ -399,13 +307,16 @@ def closing_prompts(
     """Return prompts that close a ring from a fragment, to be used in turns, and their hook.
 
     ValueError for anything but one fragment with two points, and for a model that cannot write it."""
-    check_closes(method)
+    check_fills(method, "a ring is closed")
     request, rightwards = closure_request(fragment, size), grows_rightwards(method)
     ways = [([*condition, *a], b) for a, b in closing_parts(request.fragment, not rightwards)]
     errors = [continuation_error(method, way) for way in ways]
     ready = [way for way, error in zip(ways, errors, strict=True) if not error][:SPELLINGS]
     if not ready: raise ValueError(f"{fragment!r}: {errors[0] if errors else 'no spelling keeps its stereochemistry'}")
+    reader = GapReader(ChainReader(*request.linker), method.vocabulary)
     if rightwards:
-        hook = RightwardClosings([RightwardClosing(method, list(way), rule=request) for way in ready])
+        growths = [Growth(method, list(way), reader=reader) for way in ready]
+        hook = Growths(growths, request, f"{request.description}, from left to right")
         return hook.prompts, hook
-    return [[*a, ..., *b] for a, b in ready], Closing(tuple(method.vocabulary.tokens), rule=request)
+    told = f"{request.description}, by insertion"
+    return [[*a, ..., *b] for a, b in ready], Substituents(tuple(method.vocabulary.tokens), True, reader, request, told)

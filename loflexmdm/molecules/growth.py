@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['STAND_IN', 'Parts', 'TRIALS', 'ENOUGH', 'FINALISTS', 'WAYS', 'LINKERS', 'SUBSTITUENTS', 'PLACES', 'replace_point',
-           'with_stand_ins', 'spellings', 'canonical_parts', 'within_branches', 'grows_rightwards', 'all_links',
-           'read_as_written', 'grow', 'continue_parts', 'continuation_error', 'best_spelling', 'best_way', 'count_kept',
-           'likely_prompts', 'Growth', 'Growths', 'growth_of', 'superstructure_points']
+           'with_stand_ins', 'spellings', 'canonical_parts', 'within_branches', 'grows_rightwards', 'check_fills',
+           'all_links', 'read_as_written', 'grow', 'continue_parts', 'continuation_error', 'best_spelling', 'best_way',
+           'count_kept', 'likely_prompts', 'Growth', 'Growths', 'growth_of', 'superstructure_points']
 
 # %% ../../nbs/molecules/02_growth.ipynb #gr000003
 import random
@@ -27,6 +27,8 @@ from .notation.fragments import contains_fragment, counterion_hint, parse_fragme
 from .notation.fragments import point_candidates, points_of
 from .notation.notations import is_atom, plain_fragment, symbols
 from .scores.metrics import judge
+from .substituents import GapReader, substituents_of
+from ..process.rules import Rule
 from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary, collate, filled_example
 from ..samplers import LeftToRight, Samples
 from ..support.random_numbers import seeded
@@ -124,8 +126,8 @@ class _Turn(NamedTuple):
     written: Tensor  # written tokens of the part; 0 within the substituent (batch,)
 
 
-def _turns(x: PartialSequences, opening: int, closing: int, sizes: Sequence[int]) -> _Turn:
-    "Locate each row's position in its growth from a prompt. `sizes` are those of the parts after its points."
+def _turns(x: PartialSequences, opening: int, closing: int, rest: Sequence[Sequence[int]]) -> _Turn:
+    "Locate each row's position in its growth from a prompt. `rest` are the parts after its points."
     steps = (x.tokens == opening).long() - (x.tokens == closing).long()
     width = x.tokens.shape[1]
     never = width + 1  # a position beyond every row
@@ -134,13 +136,14 @@ def _turns(x: PartialSequences, opening: int, closing: int, sizes: Sequence[int]
 
     # substituents and parts alternate
     starts, ends = [x.fixed.sum(-1)], []
-    for size in sizes:
+    for part in rest:
         own = (at >= starts[-1][:, None]) & x.valid
         over = own & ((steps * own).cumsum(-1) < 0)  # from the parenthesis that closes the point's branch
+        if part and part[0] != closing: over = own & (x.tokens == part[0])  # from the digit that closes the ring
         end = torch.where(over.any(-1), over.long().argmax(-1), never)
-        given |= (at >= end[:, None]) & (at < end[:, None] + size)
+        given |= (at >= end[:, None]) & (at < end[:, None] + len(part))
         ends.append(end)
-        starts.append(end + size)
+        starts.append(end + len(part))
 
     # the substituent that each row has reached
     n = x.lengths
@@ -151,35 +154,42 @@ def _turns(x: PartialSequences, opening: int, closing: int, sizes: Sequence[int]
     return _Turn(given, which, n > start, depth, (n - end).clamp(0))
 
 # %% ../../nbs/molecules/02_growth.ipynb #d47bdd01
-def within_branches(vocabulary: Vocabulary, *rest: Sequence[str]) -> Callable:
+def within_branches(vocabulary: Vocabulary, *rest: Sequence[str], reader: GapReader | None = None) -> Callable:
     """Build a `logits_hook` that grows a SMILES at its points, for `LeftToRight`. The model writes a substituent after
     its prompt, then the first part of `rest`, then another substituent if there is another part, and so on.
 
     A substituent begins with an atom. It ends where it would close a branch that it did not open; its rings are
-    closed before, rings left open by prompt and parts stay open. An empty part is the end of the text."""
+    closed before, rings left open by prompt and parts stay open. An empty part is the end of the text. `reader` tells
+    what else a substituent may take, and where it may end."""
     digits = [t for t in vocabulary.tokens if t.isdigit() or t[0] == "%"]
     opening, closing, *rings = vocabulary.encode(["(", ")", *digits])
     end = len(vocabulary)
-    sizes = [len(part) for part in rest]
-    parts = torch.full((len(rest), max(sizes) + 1), end)
-    for k, part in enumerate(rest): parts[k, :len(part)] = torch.tensor(vocabulary.encode(part), dtype=torch.long)
+    ids = [vocabulary.encode(part) for part in rest]
+    parts = torch.full((len(rest), max(map(len, ids)) + 1), end)
+    for k, part in enumerate(ids): parts[k, :len(part)] = torch.tensor(part, dtype=torch.long)
     no_atom = torch.tensor([t in SPECIAL_TOKENS or not is_atom(t) for t in vocabulary.tokens] + [True])
     def wide(rows: Tensor) -> Tensor: return rows[:, None, None]
 
     def hook(logits, x, tau):
-        turn = _turns(x, opening, closing, sizes)
+        turn = _turns(x, opening, closing, ids)
         part = parts.to(logits.device)[turn.which]
 
-        # a substituent begins with an atom, and does not close a ring of the fragment
-        logits = logits.clone()
-        logits.masked_fill_(wide(~turn.begun) & no_atom.to(logits.device), -torch.inf)
-        for ring in rings: logits[..., ring].masked_fill_(_odd(x, ring, turn.given)[:, None], -torch.inf)
-
         # outside branches, closing one and ending the text are one event: the first token of the next part
+        ends = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, wide(part[:, 0]), True)
+        ends[..., [closing, end]] = True
         unclosed = torch.stack([_odd(x, ring, ~turn.given) for ring in rings]).any(0)
-        ends = torch.tensor([closing, end], device=logits.device)
-        over = logits[..., ends].logsumexp(-1, keepdim=True).masked_fill_(wide(unclosed), -torch.inf)
-        outside = logits.index_fill(-1, ends, -torch.inf).scatter_(-1, wide(part[:, 0]), over)
+        over = logits.masked_fill(~ends, -torch.inf).logsumexp(-1, keepdim=True)
+        over = over.masked_fill(wide(unclosed | ~turn.begun), -torch.inf)
+
+        # a substituent begins with an atom, and does not close a ring of the fragment
+        logits = logits.masked_fill(wide(~turn.begun) & no_atom.to(logits.device), -torch.inf)
+        for ring in rings: logits[..., ring].masked_fill_(_odd(x, ring, turn.given)[:, None], -torch.inf)
+        if reader is not None:
+            allowed, may_end = reader.next(x, x.valid & ~turn.given, turn.given)
+            over = over.masked_fill(wide(~may_end), -torch.inf).masked_fill(wide(~allowed.any(-1)), 0.0)
+            logits[:, 0, :-1].masked_fill_(~allowed, -torch.inf)
+            logits[..., -1].masked_fill_(~may_end[:, None], -torch.inf)
+        outside = logits.masked_fill(ends, -torch.inf).scatter_(-1, wide(part[:, 0]), over)
         logits = torch.where(wide(turn.depth == 0), outside, logits)
 
         # tokens of a part are certain
@@ -198,6 +208,14 @@ def _odd(x: PartialSequences, token: int, among: Tensor) -> Tensor:
 def grows_rightwards(method: Method) -> bool:
     "Return True for a left-to-right SMILES model, which `grow` needs."
     return "append" in method.channels and (method.task or {}).get("notation") == "smiles"
+
+
+def check_fills(method: Method, what: str):
+    "Raise ValueError, which begins with `what`, for a model that cannot write on from a part of a SMILES."
+    by_insertion = substituents_of(method) is not None and (method.task or {}).get("notation") == "smiles"
+    if grows_rightwards(method) or by_insertion: return
+    raise ValueError(f"{what} by models that write SMILES by insertion event by event or from left to right, as "
+                     "molecules-leads and molecules-moses-ar do")
 
 
 def all_links(text: str, parts: Sequence[Sequence[str]], other: str) -> list[str]:
@@ -365,12 +383,14 @@ class Growth:
     method: Method = field(repr=False)  # model that grows the fragment
     parts: Parts  # parts of the growing fragment
     other: str = ""  # fragment to link to, as SMILES with one point
+    reader: GapReader | None = field(default=None, compare=False)  # tells what substituents take next
 
     @property
     def prompt(self) -> list: return [*self.parts[0], ...]
 
     @cached_property
-    def hook(self) -> Callable: return within_branches(self.method.vocabulary, *self.parts[1:])
+    def hook(self) -> Callable:
+        return within_branches(self.method.vocabulary, *self.parts[1:], reader=self.reader)
 
     def __call__(self, logits, x, tau): return self.hook(logits, x, tau)
 
@@ -399,15 +419,15 @@ class Growth:
 
 # %% ../../nbs/molecules/02_growth.ipynb #gr0hk007
 class Growths:
-    "Hook for batches of several growths, identified by distinct prompts."
-    def __init__(self, growths: Sequence[Growth]):
+    "Hook for batches of several growths, identified by distinct prompts; of molecules that satisfy a rule."
+    def __init__(self, growths: Sequence[Growth], rule: Rule | None = None, description: str = ""):
         self.of = {tuple(g.method.vocabulary.encode(g.parts[0])): g for g in growths}
+        self.rule = rule
+        places = f"superstructure: growth at one of {len(self.of)} places with a hydrogen"
+        self.description = description or places
 
     @property
     def prompts(self) -> list[list]: return [g.prompt for g in self.of.values()]
-
-    @property
-    def description(self) -> str: return f"superstructure: growth at one of {len(self.of)} places with a hydrogen"
 
     def __call__(self, logits, x, tau):
         logits = logits.clone()

@@ -8,34 +8,30 @@ __all__ = ['SPARE', 'MARGIN', 'BetweenEnds', 'Relink', 'draw_linkers']
 # %% ../../nbs/molecules/11_linker_search.ipynb #ls000004
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from rdkit import Chem
 
 from ..models.model import Model
-from .growth import grows_rightwards
-from .links import ROUTES, LinkRequest, check_links
+from .growth import check_fills, grows_rightwards
+from .links import ROUTES
 from .notation.fragments import count_atoms
-from .notation.linkers import linker_of, two_ends, with_linker
+from .notation.linkers import linker_of, with_linker
 from .notation.substructures import keeps_fragment
 from .optimise import Call, Genetic, Proposer, ProposalFilter
+from .rules import Linker
 
 # %% ../../nbs/molecules/11_linker_search.ipynb #ls000008
 @dataclass(frozen=True)
 class BetweenEnds(ProposalFilter):
-    """Filter for molecules with a linker between two ends.
-
-    ValueError for other ends than two with a point each."""
-    ends: str = ""  # two fragments, A*.B*
-    request: LinkRequest = field(default_factory=LinkRequest)  # limits of the linker
-
-    def __post_init__(self): two_ends(self.ends)
+    "Filter for molecules with a linker between two ends."
+    rule: Linker  # ends, and limits of the linker
 
     def objection(self, smiles: str) -> str:
         "Return 'ends altered' or 'linker not as requested', '' for a molecule that passes."
-        linker = linker_of(smiles, self.ends)
-        if not linker or not keeps_fragment(smiles, self.ends): return "ends altered"
-        return "" if self.request.meets(linker) else "linker not as requested"
+        linker = linker_of(smiles, self.rule.ends)
+        if not linker or not keeps_fragment(smiles, self.rule.ends): return "ends altered"
+        return "" if self.rule.meets(linker) else "linker not as requested"
 
 # %% ../../nbs/molecules/11_linker_search.ipynb #ls000011
 SPARE, MARGIN = 6, 2  # children per wanted one, and atoms by which a drawn linker differs from a parent's
@@ -46,20 +42,18 @@ class Relink:
     """Proposer of molecules with other linkers between two ends.
 
     ValueError for a model that cannot write links."""
-    ends: str  # two fragments, A*.B*
+    rule: Linker  # ends, and limits of the linker
     model: Model | None = None  # draws linkers; None: the genetic algorithm only
     size: int = 50  # proposals per round
     share: float = 0.5  # fraction of proposals with a drawn linker
-    request: LinkRequest = field(default_factory=LinkRequest)  # limits of the linker
 
     def __post_init__(self):
-        two_ends(self.ends)
-        if self.model is not None: check_links(self.model)
+        if self.model is not None: check_fills(self.model.method, "models: linkers are drawn")
 
     def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
         "Propose children with both ends, and molecules with drawn linkers."
         n = round(self.size * self.share) if self.model is not None else 0
-        genetic: Proposer = BetweenEnds(Genetic(SPARE * (self.size - n), ranked=True), self.ends, self.request)
+        genetic: Proposer = BetweenEnds(Genetic(SPARE * (self.size - n), ranked=True), self.rule)
         return list(dict.fromkeys(genetic(population, rng)))[:self.size - n] + self.draw_linkers(population, n, rng)
 
     def draw_linkers(self, population: Sequence[Call], n: int, rng: random.Random) -> list[tuple[str, str]]:
@@ -67,18 +61,18 @@ class Relink:
         if not n: return []
         weights = [1 / (k + 2) for k in range(len(population))]
         [parent] = rng.choices(population, weights)
-        around = self.around(linker_of(parent.smiles, self.ends))
-        return [(s, "model") for s in draw_linkers(self.model, self.ends, around, n, rng.getrandbits(60))]
+        around = self.around(linker_of(parent.smiles, self.rule.ends))
+        return [(s, "model") for s in draw_linkers(self.model, around, n, rng.getrandbits(60))]
 
-    def around(self, linker: str) -> LinkRequest:
-        "Return limits around the size of a linker, within those of the request."
-        n, (low, high) = count_atoms(Chem.MolFromSmiles(linker)) if linker else 0, self.request.atoms
-        near = max(low, n - MARGIN), min(high, n + MARGIN)
-        return self.request._replace(atoms=near) if n and near[0] <= near[1] else self.request
+    def around(self, linker: str) -> Linker:
+        "Return the rule with limits around the size of a linker, within its own."
+        n, (low, high) = count_atoms(Chem.MolFromSmiles(linker)) if linker else 0, self.rule.atoms
+        near = max(low, n - MARGIN), n + MARGIN if high is None else min(high, n + MARGIN)
+        return replace(self.rule, atoms=near) if n and near[0] <= near[1] else self.rule
 
 # %% ../../nbs/molecules/11_linker_search.ipynb #ls0000li
-def draw_linkers(model: Model, ends: str, request: LinkRequest, n: int, seed: int) -> list[str]:
+def draw_linkers(model: Model, rule: Linker, n: int, seed: int) -> list[str]:
     "Draw `n` linkers with a model; return the different molecules that are as requested."
     _, draw = ROUTES[grows_rightwards(model.method)]
-    found = [linker for linker in draw(model, ends, request, n, seed) if linker]
-    return [with_linker(linker, ends) for linker in dict.fromkeys(found)]
+    found = [linker for linker in draw(model, rule, n, seed) if linker]
+    return [with_linker(linker, rule.ends) for linker in dict.fromkeys(found)]

@@ -17,7 +17,7 @@ from rdkit import Chem, rdBase
 try: import partialsmiles
 except ImportError: partialsmiles = None
 
-from .notation.fragments import count_atoms
+from .notation.fragments import count_atoms, plain_points
 from .notation.linkers import linker_of, two_ends
 from .scores.makeable import SA_LIMIT, objection
 from .scores.metrics import judge
@@ -120,6 +120,7 @@ class Linker(Rule):
     path: Range = (1, None)  # bonds on the shortest way between the ends
 
     def __post_init__(self):
+        object.__setattr__(self, "ends", plain_points(self.ends))
         two_ends(self.ends)
         for key in ("atoms", "rings", "path"): check_range(*getattr(self, key), f"linker {key}")
 

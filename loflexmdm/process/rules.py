@@ -16,6 +16,10 @@ from functools import reduce
 from operator import and_
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
 from .automata import Automaton, Writing, from_regex
 from .states import GAP_RANGE, GAPS, MASK, SPECIAL_TOKENS, Vocabulary, is_ranged
 from ..support.registries import Registry
@@ -127,13 +131,14 @@ class Words(Rule):
         return from_regex("|".join(map(re.escape, self.words)), vocabulary, writing, "words")
 
 # %% ../../nbs/process/17_rules.ipynb #895ed67f
-def read_range(text: str, what: str) -> tuple[int, int | None]:
+def read_range(text: str, what: str, smallest: int = 0) -> tuple[int, int | None]:
     "Return the smallest and largest number of a range, None if it has no end. ValueError for another text."
     found = re.fullmatch(r"(\d*)(-?)(\d*)", text)
-    if not found or not (found[1] or found[3]):
-        raise ValueError(f"{what}: {text!r}: not a range; write 3-6, 3-, -6 or 4")
-    least = int(found[1] or 0)
-    return least, int(found[3]) if found[3] else None if found[2] else least
+    if found and (found[1] or found[3]):
+        least = int(found[1] or smallest)
+        most = int(found[3]) if found[3] else None if found[2] else least
+        if smallest <= least and (most is None or least <= most): return least, most
+    raise ValueError(f"{what} {text}: not a range of whole numbers from {smallest}; write 3-6, 3-, -6 or 4")
 
 
 def check_range(least: int, most: int | None, what: str):
@@ -327,6 +332,12 @@ class Prefixes:
             found = [False] * len(pieces) if state is None else self.reader.may_follow(state, pieces)
             self.following[ids] = [state is not None and (ok or not piece) for ok, piece in zip(found, pieces)]
         return self.following[ids]
+
+    def masks(self, sequences: Sequence[tuple[int, ...]], width: int) -> Bool[Tensor, "rows ids"]:
+        "Mark the ordinary tokens that may come after each sequence, among `width` ids."
+        found = torch.zeros(len(sequences), width, dtype=torch.bool)
+        found[:, self.ordinary.start:self.ordinary.stop] = torch.tensor([self.may_follow(ids) for ids in sequences])
+        return found
 
     def ends(self, ids: tuple[int, ...]) -> bool:
         "Tell whether a sequence may end here."

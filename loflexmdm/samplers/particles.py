@@ -259,19 +259,17 @@ class NextToken(Proposal):
         return h
 
     def readable(self, prefixes: Prefixes) -> Float[Tensor, "rows outcomes"]:
-        "Return 1 for tokens and ends that a reader allows, 0 for others."
-        x, rows = self.x, []
+        "Return 1 for ordinary tokens and ends that a reader allows, 0 for others."
+        x, before, ends = self.x, [], []
         ordinary = lambda ids: tuple(i for i in ids if i in prefixes.ordinary)
         for ids, gaps, last, n in zip(*lists(read_by(x), x.open, self.last, x.lengths)):
             until = next((c for c in range(last + 1, n) if gaps[c]), None)  # the next gap follows this token
             so_far, given = ordinary(ids[:last + 1]), ordinary(ids[:n if until is None else until + 1])
-            ends = prefixes.ends(given) if until is None else prefixes.state(given) is not None
-            others = [True] * prefixes.ordinary.start  # special tokens
-            rows.append([*others, *prefixes.may_follow(so_far), ends])
-        found = torch.tensor(rows, dtype=torch.float64)
-        wide = torch.ones(len(rows), self.automaton.next.shape[1], dtype=torch.float64)
-        wide[:, :found.shape[1] - 1], wide[:, -1] = found[:, :-1], found[:, -1]
-        return wide
+            before.append(so_far)
+            ends.append(prefixes.ends(given) if until is None else prefixes.state(given) is not None)
+        found = prefixes.masks(before, self.automaton.next.shape[1])
+        found[:, -1] = torch.tensor(ends)
+        return found.double()
 
     def __call__(self, logits: Tensor, x: PartialSequences, tau: Tensor) -> Tensor:
         "Return the logarithms of the proposal's probabilities."

@@ -80,9 +80,9 @@ def test_no_row_draws_again_what_another_row_drew(monkeypatch):
     limits = Limits(method.tau_max, 8, 0, method.channels, 8)
     rare = Requirement.of("contains:b", VOCABULARY)
     ruled = RuledDraw(method, method, method.default_sampler, limits, rare, free)
-    for draw in (ruled.draw, lambda rows, seeds: ruled.draw_with_particles(rows, seeds, 8)):
+    for attempt in (ruled.draw, lambda rows, seeds: ruled.draw_with_particles(rows, seeds, 8)):
         used.clear()
-        with pytest.raises(ValueError, match="particles each"): draw(rows, [0, 1, 2])
+        with pytest.raises(ValueError, match="particles each"): attempt(rows, [0, 1, 2])
         assert used[:3] == [0, 1, 2] and len(used) > 30 and len(set(used)) == len(used)
 
 

@@ -12,6 +12,7 @@ from loflexmdm.molecules.notation.fragments import parse_fragment
 from loflexmdm.molecules.notation.linkers import two_ends
 from loflexmdm.molecules.notation.substructures import substructure
 from loflexmdm.molecules.notation.notations import WRITTEN, check_length, smiles_prompts, up_to_point
+from loflexmdm.molecules.rules import Linker
 
 LONG = "C" * 14_999 + "*"
 METHOD = SimpleNamespace(config=SimpleNamespace(max_length=64))
@@ -27,7 +28,7 @@ def test_a_long_fragment_is_refused_before_it_is_spelled(text):
 
 
 @pytest.mark.parametrize("route", [lambda: link_prompts(METHOD, f"{LONG[4:]}.*CC"),
-                                   lambda: grown_links(SimpleNamespace(method=METHOD), f"{LONG[4:]}.*CC", None, 1)])
+                                   lambda: grown_links(SimpleNamespace(method=METHOD), Linker(f"{LONG[4:]}.*CC"), 1)])
 def test_long_ends_are_refused_before_they_are_spelled(route):
     start = time.process_time()
     with pytest.raises(ValueError, match="has 14,997 atoms; the model writes at most 63 tokens"): route()
@@ -80,9 +81,9 @@ def test_a_drawing_has_few_atoms():
 def test_isotopes_of_ends_are_kept_though_no_model_writes_them(monkeypatch):
     from loflexmdm.molecules import links
     seen = []
-    drawn = lambda models, ends, *rest: seen.append(ends) or [("[1*]C[2*]", "insertion")]
+    drawn = lambda models, rule, *rest: seen.append(rule.ends) or [("[1*]C[2*]", "insertion")]
     monkeypatch.setattr(links, "_round", drawn)
-    monkeypatch.setattr(links, "check_links", lambda model: None)
+    monkeypatch.setattr(links, "check_fills", lambda method, what: None)
     monkeypatch.setattr(links, "grows_rightwards", lambda method: True)
     model = [SimpleNamespace(method=None)]
     [link] = links.links(model, "*c1ccc([2H])cc1.*N1CCO[13CH2]C1", 1)

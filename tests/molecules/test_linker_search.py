@@ -4,8 +4,8 @@ import json
 import pytest
 
 from loflexmdm.molecules.linker_search import BetweenEnds, Relink
-from loflexmdm.molecules.links import LinkRequest
 from loflexmdm.molecules.notation.linkers import linker_of, with_linker
+from loflexmdm.molecules.rules import Linker
 from commands import call, refused
 
 ENDS = "*c1ccccc1.*N1CCOCC1"
@@ -19,7 +19,7 @@ def test_every_call_has_both_ends(way, tmp_path):
                                "--ends", ENDS, "--link-atoms", "2-8", "--out", out)
     calls = [json.loads(line) for line in out.read_text().splitlines()[1:]]
     linkers = [linker_of(c["smiles"], ENDS) for c in calls]
-    assert code == 0 and len(calls) == 24 and all(map(LinkRequest((2, 8)).meets, linkers)), said
+    assert code == 0 and len(calls) == 24 and all(map(Linker(ENDS, (2, 8)).meets, linkers)), said
     assert {c["by"] for c in calls} == {"start", "genetic"} | ({"model"} if way == "model" else set())
 
 
@@ -41,12 +41,12 @@ def test_refusals(argv, what, tmp_path):
 
 
 def test_drawn_linkers_are_about_as_large_as_a_parents():
-    relink = Relink(ENDS, request=LinkRequest((2, 5)))
+    relink = Relink(Linker(ENDS, (2, 5)))
     assert relink.around("[1*]CCCC[2*]").atoms == (2, 5) and relink.around("[1*]C[2*]").atoms == (2, 3)
     assert relink.around("").atoms == (2, 5)
 
 
 def test_an_inverted_end_is_not_an_end():
     ends, other = "*[C@H](C)c1ccccc1.*N1CCOCC1", "*[C@@H](C)c1ccccc1.*N1CCOCC1"
-    found = [BetweenEnds(None, ends).objection(with_linker("[1*]CC[2*]", e)) for e in (ends, other)]
+    found = [BetweenEnds(None, Linker(ends)).objection(with_linker("[1*]CC[2*]", e)) for e in (ends, other)]
     assert found == ["", "ends altered"]

@@ -8,8 +8,10 @@ import torch
 from rdkit import Chem
 
 from loflexmdm.models.pretrained import load
-from loflexmdm.molecules.links import LinkGuide, LinkRequest, grown_links, inserted_links, limits_from, link_nats
-from loflexmdm.molecules.links import linker_of, links, neutral, protonate, two_ends, with_linker
+from loflexmdm.molecules.links import LinkReader, by_size, grown_links, inserted_links, link_nats
+from loflexmdm.molecules.links import linker_of, links, neutral, protonate, request_from, two_ends, with_linker
+from loflexmdm.molecules.rules import Linker
+from loflexmdm.molecules.substituents import GapReader
 from loflexmdm.process.states import collate, prefix_example
 from loflexmdm.molecules.scores.makeable import objection
 from commands import call
@@ -38,19 +40,20 @@ def test_ends_without_a_linker_and_wrong_ends():
     assert linker_of("Fc1ccc(N2CCOCC2)cc1", ENDS) == linker_of("C1CC", ENDS) == linker_of(None, ENDS) == ""
     for wrong in ("*CC*.*C", "*CC", "CC.*C"):
         with pytest.raises(ValueError, match="two ends"): two_ends(wrong)
-    for wrong in ("5-3", "x", "-2", "1-", "0"):
-        with pytest.raises(ValueError, match="--link-atoms"): limits_from(wrong, "--link-atoms", 1)
-    assert limits_from("6", "--link-atoms") == (6, 6)
+    for wrong in ("5-3", "x", "-", "0", "0-3"):
+        with pytest.raises(ValueError, match=f"--link-atoms {wrong}: "): request_from(ENDS, wrong, None)
+    texts = "6", "3-6", "3-", "-6"
+    assert [request_from(ENDS, text, None).atoms for text in texts] == [(6, 6), (3, 6), (3, None), (1, 6)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("request_", [LinkRequest((3, 4), (0, 0)), LinkRequest((7, 9), (1, 1))])
+@pytest.mark.parametrize("rule", [Linker(ENDS, (3, 4), (0, 0)), Linker(ENDS, (7, 9), (1, 1))])
 @pytest.mark.parametrize("route", [0, 1])
-def test_linkers_are_within_the_limits(models, route, request_):
+def test_linkers_are_within_the_limits(models, route, rule):
     draw = (inserted_links, grown_links)[route]
-    found = draw(models[route], ENDS, request_, 24, seed=1)
-    assert len(found) == 24 and any(found) and all(request_.meets(linker) for linker in found if linker)
-    assert found == draw(models[route], ENDS, request_, 24, seed=1)
+    found = draw(models[route], rule, 24, seed=1)
+    assert len(found) == 24 and any(found) and all(rule.meets(linker) for linker in found if linker)
+    assert found == draw(models[route], rule, 24, seed=1)
 
 
 @pytest.mark.slow
@@ -60,14 +63,13 @@ def test_ends_are_read_as_other_programs_write_them(models):
 
 
 def test_masks_by_hand(models):
-    guide = LinkGuide(tuple(models[0].vocabulary.tokens), LinkRequest((2, 3), (0, 1)))
-    ids = models[0].vocabulary.index
-    def state(text):
-        x = collate([prefix_example(["C"], list(text), models[0].vocabulary)])
-        p = guide.progress(x)
-        masked = guide.tokens(torch.zeros(1, len(models[0].vocabulary)), p)[0]
-        allowed = {t for t in ("C", "(", ")", "1", "=") if masked[ids[t]] > -torch.inf}
-        return bool(guide.may_end(p)), allowed
+    "After a carbon of the prompt, and one in which the ring 2 is open: it stays open."
+    reader, ids = GapReader(LinkReader(Linker(ENDS, (2, 3), (0, 1))), models[0].vocabulary), models[0].vocabulary.index
+    def state(text, prompt="C"):
+        x = collate([prefix_example(list(prompt), list(text), models[0].vocabulary)])
+        allowed, ends = reader.next(x, x.free, x.fixed)
+        return bool(ends), {t for t in ("C", "(", ")", "1", "=") if allowed[0, ids[t]]}
+    assert state("C", "C1") == (False, {"C", "(", "="})
     assert state("C") == (False, {"C", "(", "1", "="}) and state("CC") == (True, {"C", "(", "1", "="})
     assert state("CCC") == (True, set()) and state("C1CC") == (False, {"1"}) and state("C(CC") == (False, {")"})
 
@@ -98,16 +100,17 @@ def test_the_first_linkers_that_are_drawn_count(models, monkeypatch, n, expected
     "Of the draws A B A C A two are A and B; a repeated one does not move behind the others."
     linkers = dict(A="[1*]C[2*]", B="[1*]CC[2*]", C="[1*]CCC[2*]")
     drawn = [linkers[letter] for letter in "ABACA"]
-    route = (lambda model, ends, request, n, seed: drawn[:n])
+    route = (lambda model, rule, n, seed: drawn[:n])
     monkeypatch.setitem(links_module.ROUTES, False, ("insertion", route))
     found = links(models[:1], ENDS, n)
     assert {link.linker for link in found} == {Chem.CanonSmiles(linkers[letter]) for letter in expected}
 
 
 def test_the_number_of_draws_is_limited_and_refused_ones_do_not_count(models, monkeypatch):
-    asked, refused = [], []
-    def route(model, ends, request, n, seed):
+    asked, seeds, refused = [], [], []
+    def route(model, rule, n, seed):
         asked.append(n)
+        seeds.append(seed)
         return ["[1*]C[2*]", "[1*]O[2*]"] * n
 
     def refuse(smiles):
@@ -117,19 +120,21 @@ def test_the_number_of_draws_is_limited_and_refused_ones_do_not_count(models, mo
     monkeypatch.setitem(links_module.ROUTES, False, ("insertion", route))
     found = links(models[:1], ENDS, 3, rounds=4, refuse=refuse)
     assert [link.linker for link in found] == ["[1*]C[2*]"] and sum(asked) <= 12 and len(refused) == 2
+    links(models[:1], ENDS, 3, seed=1, rounds=4, refuse=refuse)
+    assert len({*seeds}) == len(seeds) > 3 and {0, 1} < {*seeds}  # rounds of neighbouring seeds share nothing
 
 
 def test_each_number_of_atoms_of_a_range_is_drawn_as_often(models):
-    asked = LinkRequest((4, 6)).sizes(100, random.Random(0))
-    assert [request.atoms for request, _ in asked] == [(4, 4), (5, 5), (6, 6)]
+    asked = by_size(Linker(ENDS, (4, 6)), 100, random.Random(0))
+    assert [rule.atoms for rule, _ in asked] == [(4, 4), (5, 5), (6, 6)]
     assert sorted(n for _, n in asked) == [33, 33, 34]
-    assert LinkRequest().sizes(7, random.Random(0)) == [(LinkRequest(), 7)]
-    assert len(LinkRequest((1, 9)).sizes(3, random.Random(0))) == 3
+    assert by_size(Linker(ENDS), 7, random.Random(0)) == [(Linker(ENDS), 7)]
+    assert len(by_size(Linker(ENDS, (1, 9)), 3, random.Random(0))) == 3
 
 
 @pytest.mark.slow
 def test_a_range_of_atoms_is_delivered_whole_without_one_size_over_half(models):
-    found = links(models[:1], ENDS, 60, LinkRequest((4, 6)))
+    found = links(models[:1], Linker(ENDS, (4, 6)), 60)
     sizes = [link.atoms for link in found]
     assert len(found) == 60 and max(map(sizes.count, (4, 5, 6))) <= 30
 
@@ -144,7 +149,7 @@ def test_the_command_ranks_and_says_what_it_found(models, tmp_path):
     nats = [float(r["nats"]) for r in rows if r["nats"]]
     assert nats == sorted(nats) and {int(r["atoms"]) for r in rows} <= {3, 4, 5}
     refuse = lambda smiles: objection(Chem.MolFromSmiles(smiles))
-    found = links(models, ENDS, 8, LinkRequest((3, 5)), rounds=2, refuse=refuse)
+    found = links(models, Linker(ENDS, (3, 5)), 8, rounds=2, refuse=refuse)
     assert [link.smiles for link in found] == [r["smiles"] for r in rows]
     code, _, said = call("link", "*CC*.*C")
     assert code == 2 and "two ends are linked" in said

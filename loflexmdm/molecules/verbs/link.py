@@ -80,16 +80,16 @@ def run_link(options: LinkOptions):
     for flag, value in ("-n", options.n), ("--rounds", options.rounds):
         if value < 1: raise ValueError(f"{flag} {value}: must be at least 1")
     out, device = output_path(options.out, LINK_FORMATS), pick_device(options.device)
-    request = request_from(options.link_atoms, options.link_rings)
+    ends, changes = standard_fragment(options.ends)
+    rule = request_from(ends, options.link_atoms, options.link_rings)
     keep_existing(out, options.force, options.command_line)
     ROWS.check(options.n * options.rounds * len(options.models), "draws")
     models = [load(name, device) for name in options.models]
     info = provenance(options, device, options.seed) | dict(models=list(options.models))
     print_provenance(info)
-    ends, changes = standard_fragment(options.ends)
     if changes: print_status(f"{options.ends}: {', '.join(changes)}")
     refuse = Refusals(options.sound)
-    found = links(models, ends, options.n, request, options.seed, options.unique, options.rounds, refuse)
+    found = links(models, rule, options.n, options.seed, options.unique, options.rounds, refuse)
     kept = [row_of(link) for link in found]
     print_status(counts_line(kept, options))
     left_out = ", ".join(f"{n} {why}" for why, n in refuse.counts.most_common())

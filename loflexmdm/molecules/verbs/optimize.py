@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['WAYS', 'MODEL', 'BLIND', 'DECISIVE', 'ENDS_WAYS', 'OptimizeOptions', 'read_leads', 'training_molecules',
-           'first_molecules', 'sound_ones', 'with_scaffold', 'settings_of', 'add_optimize', 'proposer', 'check_ends',
-           'with_ends', 'first_links', 'similarity_limits', 'proposer_of_way', 'progress_printer', 'no_score_message',
-           'unsound_note', 'filter_lines', 'print_results', 'result_rows', 'lead_name', 'nearest_leads', 'run_optimize',
-           'check_optimize']
+           'first_molecules', 'sound_ones', 'with_scaffold', 'settings_of', 'add_optimize', 'proposer', 'link_rule',
+           'check_ends', 'with_ends', 'first_links', 'similarity_limits', 'proposer_of_way', 'progress_printer',
+           'no_score_message', 'unsound_note', 'filter_lines', 'print_results', 'result_rows', 'lead_name',
+           'nearest_leads', 'run_optimize', 'check_optimize']
 
 # %% ../../../nbs/molecules/verbs/02_optimize.ipynb #co000003
 from argparse import BooleanOptionalAction
@@ -32,7 +32,7 @@ from ..data.records import MOLECULE_FORMATS
 from ..data.tables import LIBRARY_WRITERS
 from ..linker_search import BetweenEnds, Relink, draw_linkers
 from ..links import request_from
-from ..notation.linkers import two_ends
+from ..rules import Linker
 from ..notation.substructures import contains, kept_features
 from loflexmdm.molecules.optimise import (
     Call, CallLog, Genetic, Makeable, PerScaffold, Proposer, RandomSearch, ScaffoldFilter,
@@ -197,7 +197,7 @@ def proposer(options: OptimizeOptions, model: Model | None, task: Task | None, s
     """Return the source of proposals, filtered: what cannot be made, alerts, similarity to `start`, a scaffold, and
     repeated scaffolds."""
     way = proposer_of_way(options, model, task)
-    if options.ends: way = BetweenEnds(way, options.ends, request_from(options.link_atoms, options.link_rings))
+    if options.ends: way = BetweenEnds(way, link_rule(options))
     if options.sound: way = Makeable(way, options.sa_limit)
     if options.similarity: way = Similar(way, start, *similarity_limits(options.similarity))
     if options.alerts: way = Screened(way, options.alerts)
@@ -208,14 +208,19 @@ def proposer(options: OptimizeOptions, model: Model | None, task: Task | None, s
 ENDS_WAYS = "model", "ranked", "genetic"  # strategies that keep two ends
 
 
+def link_rule(options: OptimizeOptions) -> Linker:
+    "Return the rule of the ends and the limits of the linker. ValueError for what it cannot be."
+    return request_from(options.ends, options.link_atoms, options.link_rings)
+
+
 def check_ends(options: OptimizeOptions):
     "Raise ValueError for ends that are not two, another strategy, and limits without ends."
     if not options.ends and (limit := options.link_atoms or options.link_rings):
         raise ValueError(f"--link-atoms, --link-rings {limit}: only with --ends, between which the linker changes")
     if not options.ends: return
-    request_from(options.link_atoms, options.link_rings)
-    try: two_ends(options.ends)
+    try: Linker(options.ends)
     except ValueError as e: raise ValueError(f"--ends {e}") from None
+    link_rule(options)
     if options.way not in ENDS_WAYS:
         raise ValueError(f"--ends {options.ends}: only with --way {', '.join(ENDS_WAYS)}, not {options.way}")
 
@@ -223,7 +228,7 @@ def check_ends(options: OptimizeOptions):
 def with_ends(molecules: Sequence[str], note: str, options: OptimizeOptions) -> tuple[list[str], str]:
     "Return the molecules that have both ends, with a note on the others. ValueError if none has."
     if not options.ends: return list(molecules), note
-    sieve = BetweenEnds(None, options.ends)
+    sieve = BetweenEnds(None, Linker(options.ends))
     found = [s for s in molecules if not sieve.objection(s)]
     if not found: raise ValueError(f"--ends {options.ends}: none of the {len(molecules):,} first molecules has both; "
                                    "leave out --start, and the model draws the first linkers")
@@ -233,8 +238,7 @@ def with_ends(molecules: Sequence[str], note: str, options: OptimizeOptions) -> 
 
 def first_links(options: OptimizeOptions, model: Model | None) -> list[str]:
     "Draw the first molecules between the ends. ValueError without any as requested."
-    request = request_from(options.link_atoms, options.link_rings)
-    found = draw_linkers(model, options.ends, request, options.population, options.seed)
+    found = draw_linkers(model, link_rule(options), options.population, options.seed)
     if found: return found
     raise ValueError(f"--ends {options.ends}: no linker as requested among {options.population} draws; wider "
                      "--link-atoms allow more, --population draws more")
@@ -252,8 +256,7 @@ def proposer_of_way(options: OptimizeOptions, model: Model | None, task: Task | 
     "Return the source of proposals of a strategy."
     way, children = options.way, options.children
     if options.ends:
-        drawing = None if way in BLIND else model
-        return Relink(options.ends, drawing, children, request=request_from(options.link_atoms, options.link_rings))
+        return Relink(link_rule(options), None if way in BLIND else model, children)
     if way in BLIND: return Genetic(children, ranked=way == "ranked")
     if way == "model": return Regrow(model, children)
     if task is None: raise ValueError("--way random: needs a model that knows its training molecules")
