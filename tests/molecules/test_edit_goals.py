@@ -5,8 +5,10 @@ from statistics import fmean
 
 import pytest
 
+from loflexmdm import load
 from loflexmdm.cli.answers import Answers
 from loflexmdm.molecules.edit_goals import NAMES, EditGoals, charge_of, edit_goals, read_goal, values_of
+from loflexmdm.samplers import Samples
 from commands import call, refused
 
 DICLOFENAC = "OC(=O)Cc1ccccc1Nc1c(Cl)cccc1Cl"
@@ -89,3 +91,19 @@ def test_the_command_writes_edits_that_meet_the_goals(tmp_path):
     assert code == 0 and rows and "as they miss a goal" in said and "charge:keep" in said
     assert all(charge_of(row["smiles"]) == -1 for row in rows)
     assert fmean(float(row["similarity"]) for row in rows) > 0.4
+
+
+def test_solubility_by_hand():
+    "Delaney's line for benzene: log P 1.6866, weight 78.114, no rotatable bond, all six atoms aromatic."
+    assert values_of("c1ccccc1")["solubility"] == pytest.approx(
+        0.16 - 0.63 * 1.6866 - 0.0062 * 78.114 - 0.74, abs=1e-4)
+
+
+def test_a_row_of_an_edit_by_hand():
+    "Phenol to anisole: the lead is canonical, the benzene ring stays, and one token is written."
+    task = load("lead-edits").task
+    lead = task.edits.source("Oc1ccccc1")
+    ids = task.vocabulary.encode(["C", *lead])
+    [row] = task.edits.describe([lead], Samples([ids], [[True] * len(ids)]))
+    assert (row["lead"], row["smiles"], row["state"], row["scaffold_kept"], row["edits"]) == (
+        "Oc1ccccc1", "COc1ccccc1", "valid", 1, 1)

@@ -4,7 +4,7 @@ import torch
 from torch.testing import assert_close
 
 from loflexmdm.process.states import BOS, CLEAN, DROPPED, MASK, MASKED, PAD, SPECIAL_TOKENS, Example
-from loflexmdm.process.states import PartialSequences, Vocabulary, collate, contract, gap_of
+from loflexmdm.process.states import PartialSequences, Vocabulary, collate, contract, filled_example, gap_of
 from loflexmdm.process.states import gap_sums, insert_masks, parse_prompt, prefix_example
 
 VOCABULARY = Vocabulary("abc")
@@ -80,6 +80,16 @@ def test_prefix_example():
     )
     assert prefix_example("", "", VOCABULARY) == Example([BOS], [True], [False])
     with pytest.raises(ValueError, match="prompt="): prefix_example(["a", ..., "b"], "c", VOCABULARY)
+
+
+def test_a_gap_takes_its_filling():
+    "A prompt with a gap and its filling, one whose gap stays empty, and one without gaps, which is a prefix."
+    found = filled_example(["b", ..., "c"], ["aa"], VOCABULARY)
+    assert found.tokens == [BOS, *VOCABULARY.encode("baac")]
+    assert (found.fixed, found.closed) == ([True, True, False, False, True], [True, False, False, False, True])
+    assert filled_example(["b", ...], [""], VOCABULARY).tokens == [BOS, *VOCABULARY.encode("b")]
+    assert filled_example("b", ["ac"], VOCABULARY) == prefix_example("b", "ac", VOCABULARY)
+    with pytest.raises(ValueError, match="2 given.* has 1 gaps"): filled_example(["b", ...], ["a", "c"], VOCABULARY)
 
 
 def test_collate_pads():
