@@ -2,6 +2,7 @@
 import hashlib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from loflexmdm.support.shards import BLOCK, HashingFile, Rows, ShardWriter, bits_for
@@ -34,6 +35,19 @@ def test_a_file_goes_on_while_its_type_holds_the_numbers(tmp_path, most, files):
     for row in [[0]] * BLOCK + [[most]] * BLOCK: writer.add(row)
     writer.close()
     assert len(writer.shards) == files and Rows(tmp_path, writer.shards)[2 * BLOCK - 1].tolist() == [most]
+
+
+@pytest.mark.parametrize("most, kind", [(255, pa.uint8()), (2**16 - 1, pa.uint16()), (2**32 - 1, pa.uint32())])
+def test_files_are_those_that_pyarrow_makes_of_lists(tmp_path, most, kind):
+    "So blocks are built at once, whatever their rows: empty ones, a whole block of them, and an incomplete block."
+    rows = [[most, 0, 1]] + [[]] * (2 * BLOCK) + [[7] * 300, [most]]
+    writer = ShardWriter(tmp_path, "a")
+    for row in rows: writer.add(iter(row))
+    writer.close()
+    with pa.OSFile(str(tmp_path / "b"), "w") as file, pa.ipc.new_file(file, pa.schema([("tokens", pa.list_(kind))])) as f:
+        for i in range(0, len(rows), BLOCK):
+            f.write_batch(pa.record_batch([pa.array(rows[i:i + BLOCK], pa.list_(kind))], ["tokens"]))
+    assert (tmp_path / "b").read_bytes() == (tmp_path / writer.shards[0].name).read_bytes()
 
 
 def test_a_file_that_hashes_knows_whether_it_is_closed(tmp_path):
