@@ -15,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -39,10 +40,12 @@ def start(workers: int, seconds: float) -> tuple[subprocess.Popen, str]:
     "Start a server; return its process and its address."
     argv = [sys.executable, "-m", "loflexmdm.cli", "app", MODEL, "--port", "0", "--device", "cpu"]
     argv += ["--workers", str(workers), "--seconds", str(seconds)]
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if found := re.search(r"open (http://[^/\s]+)", line): return process, found[1]
-    raise SystemExit("the server did not start")
+    with tempfile.NamedTemporaryFile() as log:  # a pipe that nobody reads would stop the server when it is full
+        process, said = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=log), Path(log.name)
+        while not (found := re.search(r"open (http://[^/\s]+)", said.read_text())):
+            if process.poll() is not None: raise SystemExit(f"the server did not start: {said.read_text()}")
+            time.sleep(0.1)
+    return process, found[1]
 
 
 def client(address: str, number: int) -> httpx.AsyncClient:

@@ -4,8 +4,10 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 from loflexmdm.support.limits import Budget
 from loflexmdm.support.workers import parts_of
@@ -31,20 +33,19 @@ class Direct:
 
 
 @contextmanager
-def running(*argv, env=(), seconds=120):
+def running(*argv, env=()):
     "Run a server; yield its process and its address."
     argv = [sys.executable, "-m", "loflexmdm.cli", *argv, "--port", "0", "--device", "cpu"]
     env = os.environ | dict(OMP_NUM_THREADS="1") | dict(env)
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    said = []
-    for line in process.stderr:
-        said.append(line)
-        if found := re.search(r"open (http://[^/\s]+)", line): break
-    else: raise AssertionError("".join(said))
-    try: yield process, found[1]
-    finally:
-        if process.poll() is None: process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+    with tempfile.NamedTemporaryFile() as log:  # a pipe that nobody reads would stop the server when it is full
+        process, said = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=log, text=True, env=env), Path(log.name)
+        while not (found := re.search(r"open (http://[^/\s]+)", said.read_text())):
+            assert process.poll() is None, said.read_text()
+            time.sleep(0.1)
+        try: yield process, found[1]
+        finally:
+            if process.poll() is None: process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
 
 
 def seconds_to_end(process, number) -> float:
