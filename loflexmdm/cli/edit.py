@@ -182,6 +182,7 @@ def with_columns(rows: Sequence[dict], inputs: Inputs) -> list[dict]:
   loflexmdm edit lead-edits --input leads.smi -n 32 --goal charge:keep,logp:-1,similarity:0.4   # acids stay acids
   loflexmdm edit lead-edits --input assay.csv -n 32 --goal pIC50:up,solubility:up --measured assay.csv   # a column
   loflexmdm edit lead-edits --input leads.csv --salts largest -n 8 --out analogues.sdf   # names are kept
+a model before --help shows its task's options: loflexmdm edit lead-edits --help
 every row of the input is in the output; a row that cannot be edited has the state "skipped" and the reason
 with --out, finished batches are kept in FILE.partial.jsonl, and after Ctrl-C the same command continues""",
          options=EditOptions, place=4)

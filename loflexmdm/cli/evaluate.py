@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 
 import torch
@@ -98,13 +99,17 @@ def mean_test_bound(method: Method, task: Task, n: int, options: EvaluateOptions
     found = torch.cat([method.nll_bound(batch, options.nll, generator)[0] for batch in batches])
     if len(found) == 1: return dict(nll_bound=float(found), nll_se=0.0)
     low, high = skewed_interval(found.tolist())
-    return dict(nll_bound=float(found.mean()), nll_se=float(found.std() / len(found)**0.5), nll_low=low, nll_high=high)
+    given = sum(any(example.fixed[1:]) for example in examples)
+    return dict(nll_bound=float(found.mean()), nll_se=float(found.std() / len(found)**0.5), nll_low=low, nll_high=high,
+                nll_sequences=len(examples), nll_given=given)
 
 # %% ../../nbs/cli/08_evaluate.ipynb #1bbcb847
 NOTES = COUNTERS | dict(nll_bound="nats per sequence", nll="nats per sequence, exact",
                         nats_per_token="the end counts as a token", bits_per_character="per character of the texts",
                         nll_se="its standard error",
                         nll_low="95 % interval from", nll_high="to, corrected for skewness",
+                        nll_sequences="held-out sequences, of which it is the mean",
+                        nll_given="of these with a part given, whose bound is on the rest alone",
                         length_tv="total variation between the lengths of samples and data",
                         length_tv_floor="the same for an ideal sampler")
 
@@ -228,10 +233,11 @@ def inputs_of(path: Path, options: EvaluateOptions, task: Task) -> Inputs:
     return task.inputs.sequences(path, options.column or "", options.n, **options.reading)
 
 
-def text_row(row: InputRow, nats: float, error: float, reason: str) -> dict:
-    "Return the row of a text: its number and score, or the reason why it has none."
+def text_row(row: InputRow, nats: float, error: float, reason: str, worst: tuple[str, float] | None = None) -> dict:
+    "Return the row of a text: its number, score and worst token if it has one, or the reason why it has no score."
     text = row.text if isinstance(row.text, str) else " ".join(row.text)
     scored = dict(nats=round(nats, 4), error=round(error, 4)) if not reason else dict(nats="", error="")
+    if worst: scored |= dict(worst=round(worst[1], 4) if not reason else "", worst_token=worst[0])
     return dict(row.cells) | dict(number=row.number, text=text) | scored | dict(reason=reason)
 
 # %% ../../nbs/cli/08_evaluate.ipynb #ev000013
@@ -246,8 +252,10 @@ def score_texts(path: Path, options: EvaluateOptions, model: Model) -> tuple[dic
     progress = sys.stderr.isatty() and not is_silent()
     scores = Scores(*torch.zeros(2, 0))
     if texts: scores = model.score(texts, options.nll or STATES, options.seed, progress=progress)
-    found = iter(zip(scores.nats.tolist(), scores.error.tolist(), scores.reasons))
-    rows = [text_row(row, 0.0, 0.0, row.reason) if row.reason else text_row(row, *next(found)) for row in inputs.rows]
+    no_worst = ("", 0.0) if scores.worst else None
+    found = iter(zip(scores.nats.tolist(), scores.error.tolist(), scores.reasons, scores.worst or repeat(None)))
+    rows = [text_row(row, 0.0, 0.0, row.reason, no_worst) if row.reason else text_row(row, *next(found))
+            for row in inputs.rows]
     lost = Counter(row["reason"] for row in rows if row["reason"])
     done = [i for i, reason in enumerate(scores.reasons) if not reason]
     if not done: raise ValueError(f"{path}: no text that the model can score ({', '.join(lost) or 'it is empty'})")

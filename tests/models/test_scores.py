@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import loflexmdm
+from loflexmdm.models.language_model import Likelihoods
 from loflexmdm.models.model import Scores
 from loflexmdm.support.atomic_files import check_room
 from loflexmdm.training.recipes import recipe_from
@@ -50,6 +51,18 @@ def test_many_texts_are_scored_in_batches(run):
     if model.method.exact: torch.testing.assert_close(model.score(TEXTS).nats, several.nats)
 
 
+def test_the_worst_token_is_the_least_probable_of_a_text(run):
+    model, _ = run
+    scores = model.score(["abbaa", "az"], 4)
+    if not model.method.exact:
+        assert scores.worst == []
+        return
+    after = Likelihoods(model).loglikelihood([("abbaa"[:i], "abbaa"[i]) for i in range(5)])
+    nats = [-log_p for log_p, _ in after]
+    most, token = max(zip([*nats, scores.nats[0].item() - sum(nats)], [*"abbaa", "(end)"]))
+    assert scores.worst == [(token, pytest.approx(most, abs=1e-4)), ("", math.inf)]
+
+
 def test_a_file_is_scored_by_a_model(run):
     model, place = run
     (place / "more.txt").write_text("ab\naz\nba\n" + "a" * 99 + "\n")
@@ -60,12 +73,26 @@ def test_a_file_is_scored_by_a_model(run):
     rows = list(csv.DictReader(out.open()))
     assert [(row["number"], row["text"]) for row in rows] == [("1", "ab"), ("2", "az"), ("3", "ba"), ("4", "a" * 99)]
     assert [bool(row["reason"]) for row in rows] == [False, True, False, True] and rows[1]["nats"] == ""
+    assert [bool(row.get("worst")) for row in rows] == [model.method.exact, False] * 2
     by_python = model.score(["ab", "ba"], 4).nats.tolist()
     assert [float(row["nats"]) for row in rows if row["nats"]] == pytest.approx(by_python, abs=1e-3)
     name = "nll " if model.method.exact else "nll_bound"
     mean = float(re.search(rf"^{name.strip()} +([\d.]+)", figures, re.M)[1])
     assert mean == pytest.approx(sum(by_python) / 2, abs=1e-3) and "bits_per_character" in figures
     out.unlink()
+
+
+def test_the_bound_says_of_how_many_sequences_and_how_many_have_a_part_given(tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    task = dict(kind="text", file=str(tmp_path / "texts.txt"), unit="characters", infill=0.5, test_share=0.5)
+    model = dict(method="ordered-insertion", size="nano")
+    recipe = recipe_from(dict(task=task, model=model, train=dict(steps=1, batch_size=4)))
+    recipe.trainer(tmp_path / "run", progress=False).fit()
+    held_out = recipe.build()[0].dataset("test")
+    given = sum(any(held_out[i].fixed[1:]) for i in range(10))
+    assert call(f"evaluate {tmp_path}/run -n 10 --nll 2 --task-data --out {tmp_path}/e.json")[0] == 0
+    figures = json.loads((tmp_path / "e.json").read_text())["figures"]
+    assert (figures["nll_sequences"], figures["nll_given"]) == (10, given) and 0 < given < 10
 
 
 def test_the_first_texts_and_metrics_as_json(run):

@@ -45,6 +45,7 @@ def test_gaps_that_the_training_did_not_have(tmp_path, prompt, without, one, two
     gaps = [{}, dict(infill=0.7), dict(infill=0.7, infill_gaps=2)]
     found = [notes(statement_of(recipe_on(tmp_path, **task)), prompt) for task in gaps]
     assert [len(lines) for lines in found] == [without, one, two], found
+    assert ["--infill" in "".join(lines) for lines in found] == [without > 0, False, False]
 
 
 def test_a_prefix_is_a_state_of_a_model_that_appends(tmp_path):
