@@ -23,7 +23,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from datetime import timedelta
-from importlib.metadata import entry_points
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
@@ -35,7 +34,7 @@ import loflexmdm
 from ..support.atomic_files import write_file
 from ..support.limits import clipped_line, visible
 from ..support.progress import is_silent, silence
-from ..support.registries import Registry, permit_code, import_object, is_own, nearest
+from ..support.registries import Registry, permit_code, import_object, installed_points, is_own, nearest
 from ..support.stop_signals import Interrupted
 
 # %% ../../nbs/cli/01_commands.ipynb #0557a49c
@@ -305,8 +304,9 @@ def write_help(path: str | os.PathLike = HELP) -> Path:
 # %% ../../nbs/cli/01_commands.ipynb #he1p0003
 def has_plug_ins() -> bool:
     "Return True if another package adds parts: methods, tasks, samplers, networks, rules or commands."
-    groups = [group for group in entry_points().groups if group.startswith("loflexmdm.")]
-    return any(not is_own(point) for group in groups for point in entry_points(group=group))
+    points = installed_points()
+    groups = [group for group in points.groups if group.startswith("loflexmdm.")]
+    return any(not is_own(point) for group in groups for point in points.select(group=group))
 
 
 def is_stored() -> bool:

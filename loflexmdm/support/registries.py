@@ -5,20 +5,21 @@ first use."""
 
 # %% auto #0
 __all__ = ['NEAR', 'NEAR_SHORT', 'FILES', 'METHODS', 'SAMPLERS', 'TASKS', 'NETWORKS', 'SCHEDULES', 'nearest', 'did_you_mean',
-           'permit_code', 'check_code_allowed', 'code_place', 'absolute_name', 'run_file', 'is_own', 'Registry',
-           'import_object', 'check_argument']
+           'permit_code', 'check_code_allowed', 'code_place', 'absolute_name', 'run_file', 'is_own', 'installed_points',
+           'Registry', 'import_object', 'check_argument']
 
 # %% ../../nbs/support/02_registries.ipynb #b40f363a
 import contextlib
 import difflib
+import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from functools import wraps
+from functools import lru_cache, wraps
 from hashlib import sha256
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
 from pathlib import Path
@@ -104,6 +105,21 @@ def run_file(file: str | Path, what: str):
 def is_own(point: EntryPoint) -> bool:
     "Return True for an entry point of this package, whose rooms plug in as another package does."
     return point.module.partition(".")[0] == "loflexmdm"
+
+
+def installed_points() -> EntryPoints:
+    "Return the entry points of all installed packages. They are read again once a folder of `sys.path` has changed."
+    return _points_in(tuple((place, _last_change(place)) for place in sys.path))
+
+
+@lru_cache(maxsize=1)  # reading takes some 20 ms
+def _points_in(places: tuple[tuple[str, int], ...]) -> EntryPoints: return entry_points()
+
+
+def _last_change(place: str) -> int:
+    "Return when a folder was changed, 0 for one that is not there."
+    try: return os.stat(place or ".").st_mtime_ns
+    except OSError: return 0
 
 
 class Registry(Mapping):
@@ -202,7 +218,7 @@ class Registry(Mapping):
 
     def plugins(self) -> dict[str, EntryPoint]:
         "Return the entry points of the group by name; another package cannot take a name of this one."
-        return {point.name: point for point in sorted(entry_points(group=self.group), key=is_own)}
+        return {point.name: point for point in sorted(installed_points().select(group=self.group), key=is_own)}
 
     def load(self, point: EntryPoint):
         """Import a plug-in.

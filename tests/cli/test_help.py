@@ -126,7 +126,7 @@ def test_plug_ins_make_the_pages_anew(monkeypatch):
     monkeypatch.setattr(commands.COMMANDS, "classes", {})
     assert stored_parser(["train", "--help"]) is not None
     point = EntryPoint("toy", "toy.methods", "loflexmdm.methods")
-    monkeypatch.setattr(commands, "entry_points", lambda **chosen: EntryPoints([point]).select(**chosen))
+    monkeypatch.setattr(commands, "installed_points", lambda: EntryPoints([point]))
     assert stored_parser(["train", "--help"]) is None
 
 
