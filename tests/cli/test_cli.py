@@ -26,7 +26,7 @@ from loflexmdm.models.row_files import format_rows
 from loflexmdm.cli.resumable_rows import SavedRows
 from loflexmdm.cli.train import recipe_of
 from loflexmdm.networks.transformer import SIZES
-from loflexmdm.samplers import Samples, TauLeaping, fitting_samplers
+from loflexmdm.samplers import TauLeaping, fitting_samplers
 from loflexmdm.samplers.choose import either
 from loflexmdm.support.atomic_files import lock_file, add_digest
 from loflexmdm.support.registries import METHODS, SAMPLERS, TASKS
@@ -176,11 +176,7 @@ def test_the_limit_of_prompts_is_that_of_sampling(run, tmp_path):
     )
 
 
-def test_what_is_counted_is_said_in_words_if_it_happened():
-    samples = Samples([], [], network_calls=3, row_evaluations=5, violations=6)
-    assert samples.counters_text() == "3 network calls, 5 row evaluations, 6 rate bounds exceeded (violations)"
-    assert samples.counters_text() in repr(samples)
-    assert repr(Samples([], [])) == "Samples(0 sequences)"
+def test_lines_of_figures():
     assert figure_line("violations", 0) == ""
     assert figure_line("violations", 6).split(maxsplit=2) == ["violations", "6", "rate bounds exceeded\n"]
     assert figure_line("nll_bound", 1.5).split(maxsplit=2) == ["nll_bound", "1.5000", "nats per sequence\n"]

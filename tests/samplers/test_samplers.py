@@ -384,3 +384,11 @@ def test_remasking_chooses_at_random():
     with pytest.raises(ValueError, match="confidence='top_prob': which tokens are masked again is random"):
         Remasking(confidence="top_prob")
     assert Remasking(share=0.5, cap=0.1).share == 0.5
+
+
+def test_what_is_counted_is_said_in_words_if_it_happened():
+    samples = Samples([], [], network_calls=3, row_evaluations=5, violations=6)
+    assert samples.counters_text() == "3 network calls, 5 row evaluations, 6 rate bounds exceeded (violations)"
+    assert samples.counters_text() in repr(samples)
+    assert Samples([], [], network_calls=3, rule="kept").counters_text() == "3 network calls; kept"
+    assert repr(Samples([], [])) == "Samples(0 sequences)"

@@ -143,6 +143,11 @@ def test_scores():
 def test_verdicts(answer, kind): assert star_verdict(GRAPH, answer.split()) == kind
 
 
+def test_an_answer_of_all_edges_invents_none():
+    edges = " ".join(f"{u} {v}" for u, v in GRAPH.edges).split()
+    assert star_verdict(GRAPH, edges) == "broken path"
+
+
 def test_junction_distances():
     assert junction_distances(GRAPH, GRAPH.target) == [1, 0, 0, 1, 1, 2]
     assert junction_distances(GRAPH, "7 2 2 5".split()) == [0, 1, 1, 2]
