@@ -22,6 +22,9 @@ from pathlib import Path
 
 import httpx
 
+from runs import ROOT, note
+
+RESULTS = ROOT / "experiments" / "results" / "service_load.json"
 MODEL = "molecules-leads"
 JSON = {"content-type": "application/json"}
 ORDINARY = dict(model=MODEL, prompts="*c1ccncc1", n=4)
@@ -75,6 +78,20 @@ async def worst(address: str, end: float, statuses: Counter):
             for part in WORST[:4], WORST[4:]: await asyncio.gather(*(send(http, *one) for one in part))
 
 
+async def steady(address: str, pid: int, seconds: float) -> dict:
+    "Draw, score and read the metrics, a call every two seconds; return the memory of each minute and the statuses."
+    used, statuses, begun = [memory(pid)], Counter(), time.monotonic()
+    async with client(address, 0) as http:
+        for k in range(int(seconds / 2)):
+            if k % 4 < 2: answer = await http.post("/v1/sample", json=ORDINARY | dict(seed=k))
+            elif k % 4 == 2: answer = await http.post("/v1/score", json=dict(model=MODEL, texts=["C" * (k % 30 + 1)]))
+            else: answer = await http.get("/metrics")
+            statuses[str(answer.status_code)] += 1
+            if time.monotonic() - begun >= 60 * len(used): used.append(memory(pid))
+            await asyncio.sleep(2)
+    return dict(memory_mb=used, statuses=dict(statuses))
+
+
 async def watch(pid: int, most: list):
     "Keep the largest memory of a server in `most[0]`."
     while True:
@@ -124,8 +141,14 @@ async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60, help="beside the worst client")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--steady", type=float, default=0, help="seconds of one client, instead")
     options = parser.parse_args()
     process, address = start(options.workers, 10)
+    if options.steady:
+        found = await steady(address, process.pid, options.steady)
+        process.send_signal(signal.SIGINT)
+        await asyncio.to_thread(process.communicate, timeout=120)
+        return note(RESULTS, dict(name="steady", workers=options.workers, seconds=options.steady, **found))
     used = [memory(process.pid)]
     found = dict(workers=options.workers, load_average=os.getloadavg()[0])
     most = [used[0]]
@@ -143,7 +166,7 @@ async def main():
             found["heartbeat"], begun = beat.status_code, time.monotonic()
             process.send_signal(signal.SIGINT)
             await asyncio.to_thread(process.communicate, timeout=120)
-    print(json.dumps(found | dict(seconds_to_end=round(time.monotonic() - begun, 1)), indent=1))
+    note(RESULTS, dict(name="crowd", **found, seconds_to_end=round(time.monotonic() - begun, 1)))
 
 
 if __name__ == "__main__": asyncio.run(main())
