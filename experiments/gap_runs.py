@@ -1,4 +1,4 @@
-"""Gaps of unknown length at equal CPU seconds: `python experiments/gap_runs.py human_T_beta --seconds 30 --seeds 0`.
+"""Gaps of unknown length at equal CPU seconds: `python experiments/gap_runs.py human_T_beta --seconds 60 --seeds 0`.
 
 Entrants have networks of one size, learn the same sequences with the same gaps, and are judged by the exact
 conditional distributions of the cases that `receptors.py` writes: KL in nats (for entrants with a bound an upper
@@ -249,7 +249,7 @@ def row_of(racer: Racer) -> dict:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("laws", nargs="+")
-    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--entrants", nargs="+", default=CHOSEN, choices=[*ENTRANTS, "exact"])
     parser.add_argument("--cases", type=int, default=60, help="of each kind of gap")
