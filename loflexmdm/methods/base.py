@@ -177,6 +177,8 @@ class Method(nn.Module):
 
     @property
     def device(self) -> torch.device: return next(self.parameters()).device
+    @property
+    def dtype(self) -> torch.dtype: return next(self.parameters()).dtype
 
 # %% ../../nbs/methods/01_base.ipynb #fm000001
 def horizon(method: Method) -> float:

@@ -27,6 +27,16 @@ def test_the_pipeline_draws_what_the_sampler_draws():
     assert pipe(prompts, 2, 8, seeded(), return_dict=False)[1] == out.texts
 
 
+def test_prompts_may_be_texts_and_the_pipeline_moves_to_a_device():
+    model = load(stored("star-tiny-fixed"))
+    pipe = diffusion_pipeline(model, num_inference_steps=4).to("cpu")
+    pipe.set_progress_bar_config(disable=True)
+    tokens = model.prompts("test", 2)
+    texts = [" ".join(t for t in prompt if t is not ...) for prompt in tokens]
+    assert pipe(texts, 2, 8, seeded()).texts == pipe(tokens, 2, 8, seeded()).texts
+    assert pipe(texts[0], 2, 8, seeded()).texts == pipe(tokens[:1], 2, 8, seeded()).texts
+
+
 def test_settings_of_the_scheduler_are_saved(tmp_path):
     pipe = diffusion_pipeline(load(stored("star-tiny-fixed")), num_inference_steps=6, top_p=0.9)
     pipe.scheduler.save_pretrained(tmp_path)
