@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from loflexmdm.networks import order_causal
 from loflexmdm.networks.order_causal import CHUNK, DISTANCES, HIDDEN, LONGEST, GapPointer, RankBlock, chunks_of
 from loflexmdm.networks.order_causal import distance_class, hide_unseen, places
 
@@ -115,7 +116,13 @@ def kept_numbers(columns, chunked):
     return kept[0]
 
 
-def test_attention_in_chunks_keeps_numbers_per_column_not_per_pair():
+def test_attention_in_chunks_keeps_numbers_per_column_not_per_pair(monkeypatch):
+    "Beyond the first KEPT weights."
+    kept = kept_numbers(1024, True)
+    monkeypatch.setattr(order_causal, "KEPT", 300_000)
+    some = kept_numbers(1024, True)
+    monkeypatch.setattr(order_causal, "KEPT", 0)
+    assert 200_000 < some - kept_numbers(1024, True) <= 300_000 and kept > some + 10**6 / 2
     chunked, whole = ([kept_numbers(n, way) for n in (256, 1024)] for way in (True, False))
     assert chunked[1] < 4.1 * chunked[0] and whole[1] > 10 * whole[0]
 
@@ -124,6 +131,18 @@ def attended(block, h, kind, cut) -> list:
     "The output of a block, and the gradients of its input and its weights."
     out, _ = block(h, None, kind, h.shape[1], cut)
     return [out, *torch.autograd.grad(out.square().mean(), [h, *block.parameters()])]
+
+
+@pytest.mark.parametrize("kept", [0, 100_000])
+def test_weights_that_are_computed_again_give_the_same_gradient(block, monkeypatch, kept):
+    columns = 6 * CHUNK
+    place = torch.arange(columns)
+    kind = hide_unseen(distance_class(place - place[:, None]), torch.ones(columns, columns).bool().tril())[None]
+    h = torch.randn(1, columns, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(4), requires_grad=True)
+    whole = attended(block, h, kind, chunks_of(kind, columns))
+    monkeypatch.setattr(order_causal, "KEPT", kept)
+    again = attended(block, h, kind, chunks_of(kind, columns))
+    assert all(torch.equal(a, b) for a, b in zip(again, whole, strict=True))
 
 
 @pytest.mark.parametrize("sign", [1, -1])
