@@ -245,6 +245,12 @@ def test_a_tokenizer_gives_vocabulary_prompts_and_texts(tokenizer):
     with pytest.raises(ValueError, match="leave unit out"): SequencesConfig(tokenizer=tokenizer, unit="characters")
 
 
+def test_a_tokenizer_that_was_moved_is_asked_for_at_its_path(tokenizer, tmp_path):
+    shutil.move(tokenizer, tmp_path / "moved.json")
+    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json': no such file; .* at the same path"):
+        SequencesTask(SequencesConfig(tokenizer=tokenizer), WORDS)
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_a_tokenizer_replaces_the_unit_of_each_task(name, tokenizer):
     Config = TASKS[name].Config
