@@ -74,7 +74,7 @@ class All(Rule):
     rules: tuple[Rule, ...]  # rules that all hold
 
     @property
-    def parts(self) -> tuple[Rule, ...]: return self.rules
+    def parts(self) -> tuple[Rule, ...]: return tuple(part for rule in self.rules for part in rule.parts)
 
 
 @dataclass(frozen=True)

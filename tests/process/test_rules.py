@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from loflexmdm.process.automata import Completions, Writing, from_regex
-from loflexmdm.process.rules import RULES, Requirement, parse_rule
+from loflexmdm.process.rules import RULES, All, Predicate, Requirement, parse_rule
 from loflexmdm.process.states import BOS, PartialSequences, Vocabulary
 
 VOCABULARY = Vocabulary("ab")
@@ -40,6 +40,13 @@ def test_every_rule_reads_its_name_from_a_text():
         assert rule.name == name
         both = parse_rule(f"{name}:{arguments[name]} & length:-4" if arguments[name] else f"{name} & length:-4")
         assert [part.name for part in both.parts] == [name, "length"]
+
+
+def test_rules_that_are_joined_already_can_be_joined_again():
+    "As the rule of a request and that of a fragment's ring are."
+    both = Requirement.of(All((parse_rule("contains:a & length:-3"), Predicate(lambda text: "b" in text))), VOCABULARY)
+    texts = "ab", "aab", "aa", "aaab"
+    assert [both.accepts(VOCABULARY.encode(text)) for text in texts] == [True, True, False, False]
 
 
 def test_tokens_that_change_the_text_before_them_are_refused():
