@@ -21,9 +21,9 @@ ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LADDERS = dict(  # the front's pages, in reading order; those of a room are numbered
     tutorials=(
-        "star_graphs", "your_own_data", "fill_a_gap", "repair", "molecules", "fragments", "molecule_edits",
-        "from_lead_to_report", "reading_an_order", "learned_order", "orders_on_a_clock", "digits", "choosing",
-        "gaps_compared", "real_data", "log_anomalies", "training_on_a_gpu", "lesson", "course",
+        "star_graphs", "your_own_data", "fill_a_gap", "rules", "repair", "molecules", "fragments",
+        "molecule_edits", "from_lead_to_report", "reading_an_order", "learned_order", "orders_on_a_clock", "digits",
+        "choosing", "gaps_compared", "real_data", "log_anomalies", "training_on_a_gpu", "lesson", "course",
     ),
     how_to=(
         "install", "versions", "choose_a_sampler", "condition_on_a_prompt", "ask_for_a_rule", "read_samples",
@@ -719,7 +719,7 @@ def every_module() -> str:
 
 # pictures of tutorials in the gallery, where it is not the first one on the page: a cell, or a file of nbs/images
 PICTURES = dict(
-    course="states.png", rules="uses.png", repair="re000003", reading_an_order="7ab16ae4", learned_order="of000001",
+    course="states.png", repair="re000003", reading_an_order="7ab16ae4", learned_order="of000001",
     from_lead_to_report="fl000009", your_own_data="927ef7de", star_graphs="188a5d4e",
 )
 

@@ -5754,6 +5754,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                  'loflexmdm/samplers/simulate.py'),
                                              'loflexmdm.samplers.simulate.RuleResult.__repr__': ( 'samplers/simulate.html#ruleresult.__repr__',
                                                                                                   'loflexmdm/samplers/simulate.py'),
+                                             'loflexmdm.samplers.simulate.RuleResult.disagrees': ( 'samplers/simulate.html#ruleresult.disagrees',
+                                                                                                   'loflexmdm/samplers/simulate.py'),
                                              'loflexmdm.samplers.simulate.RuleResult.of_draws': ( 'samplers/simulate.html#ruleresult.of_draws',
                                                                                                   'loflexmdm/samplers/simulate.py'),
                                              'loflexmdm.samplers.simulate.RuleResult.of_particles': ( 'samplers/simulate.html#ruleresult.of_particles',

@@ -17,6 +17,8 @@ const ANSWERS = {
   metrics: "how_to/run_a_service", version: "how_to/versions", versions: "how_to/versions", pin: "how_to/versions",
   deprecated: "how_to/versions", upgrade: "how_to/versions", anomaly: "tutorials/log_anomalies",
   anomalies: "tutorials/log_anomalies", logs: "tutorials/log_anomalies", lesson: "tutorials/lesson",
+  rule: "tutorials/rules", rules: "tutorials/rules", constraint: "tutorials/rules", constrained: "tutorials/rules",
+  regex: "tutorials/rules", schema: "tutorials/rules", json: "tutorials/rules", grammar: "tutorials/rules",
 };
 const place = (page) => {
   if (page === "about/checked" || page === "about/changelog") return -20;  // which have every word

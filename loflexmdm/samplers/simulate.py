@@ -103,8 +103,15 @@ class RuleResult:
         return mean(self.estimates), stdev(self.estimates) / math.sqrt(n)
 
     @property
+    def disagrees(self) -> bool:
+        "True if free draws and particles differ beyond chance: prompts differ, or particles miss a part of the law."
+        (p, e), (q, f) = self.of_draws, self.of_particles
+        return len(self.estimates) > 1 and abs(p - q) > 4 * math.hypot(e, f)
+
+    @property
     def probability(self) -> tuple[float, float]:
-        "Estimate of the rule's probability and its standard error, by what is known better."
+        "Estimate of the rule's probability and its standard error, by what is known better; by draws if both disagree."
+        if self.disagrees: return self.of_draws
         known = [pair for pair in (self.of_draws, self.of_particles) if pair[0] > 0]
         return min(known, key=lambda pair: pair[1] / pair[0]) if known else (0.0, math.inf)
 
@@ -114,6 +121,8 @@ class RuleResult:
         if self.tries: words.append(f"{self.accepted:,} of {self.tries:,} free draws satisfied it")
         if self.effective:
             words.append(f"{len(self.effective):,} by particles, {mean(self.effective):.1f} of them effective")
+        if self.disagrees:
+            words.append(f"particles find {self.of_particles[0]:.2g}: prompts differ, or particles miss a part of the law")
         often = Counter(self.reasons).most_common()
         if often: words.append("left out: " + ", ".join(f"{n:,} {reason}" for reason, n in often[:REASONS])
                                + f" and {len(often) - REASONS} other reasons" * (len(often) > REASONS))
