@@ -582,8 +582,8 @@ def write_checked(all_pages: list[Page]):
         ) + "````\n"
     in_notebooks, in_tests = assertions()
     head = (
-        "# How it was checked\n\nEvery notebook ends in a table of its claims, how each was checked and what was "
-        f"seen. These are all of them: {total} claims, gathered from the notebooks when this site was built. A claim "
+        "# How it was checked\n\nNotebooks of the theory end in a table of their claims, how each was checked and what "
+        f"was seen. These are all of them: {total} claims, from the notebooks when this site was built. A claim "
         "counts once, however many cases were tried for it. The number behind the name of a notebook is that of its "
         "claims; a click shows them. The arrow leads to the cell that makes the check; a cell whose assertion fails "
         f"stops the page. The notebooks hold {in_notebooks:,} assertions, and the tests another {in_tests:,}.\n"

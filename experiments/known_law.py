@@ -1,6 +1,7 @@
 """Sequences whose exact probabilities are known: gaps of unknown length, filled by any method and judged by the exact
-conditional distribution instead of by one reference: a task, `kind = "known"`. Scripts that import this module can train
-on it."""
+conditional distribution instead of by one reference.
+
+Scripts that import this module can train on the task, `kind = "known"`."""
 import itertools
 import json
 import math

@@ -433,7 +433,7 @@ class LeadEdits(TaskEdits):
     def _has_room(self, tokens: Sequence[str]) -> bool: return self.task.fits([*tokens, *tokens[:ROOM]])
 
     def locked_tokens(self, tokens: Sequence[str]) -> list[bool]:
-        "Return the mask of what is never changed: the stand-in of a core."
+        "Return the mask of tokens that are never changed: the stand-in of a core."
         return [isinstance(tokens, Core) and token == MARK for token in tokens]
 
     def keep(self, tokens: Sequence[str], text: str) -> list[bool]:

@@ -148,7 +148,7 @@ class Budget:
     seconds: float | None = None  # time from the beginning
 
     def begin(self, stopped: Callable[[], bool] = bool) -> Spending:
-        "Begin to spend it, within what is being spent. ValueError for a number that is not positive or too large."
+        "Begin to spend the budget, within the one in force. ValueError for a number not positive or too large."
         outer, most = SPENDING.get(), {}
         for name, limit in BUDGETED.items():
             if (n := getattr(self, name)) is None: continue
@@ -163,7 +163,7 @@ class Budget:
 
     @contextmanager
     def enforce(self, stopped: Callable[[], bool] = bool) -> Iterator[None]:
-        "Hold what is computed in the context to the budget. `stopped` returns True once nobody waits for it."
+        "Apply the budget to what is computed in the context. `stopped` returns True once nobody waits for it."
         token = SPENDING.set(self.begin(stopped))
         try: yield
         finally: SPENDING.reset(token)

@@ -153,7 +153,7 @@ class TaskTexts:
 
     @classmethod
     def hint(cls, file: str, texts: Sequence[str]) -> str:
-        "Return a line for whoever trains on texts of a file that this task reads better, '' for other texts."
+        "Return advice for training on a file of texts that this task reads better, '' for other texts."
         return ""
 
     def condition(self, asked: str) -> str:
@@ -227,7 +227,7 @@ class TaskEdits(Part):
     goals: type | None = None  # dataclass of further conditions of results, whose comments are their help
 
     def check_goals(self, **goals) -> Sequence[str]:
-        "Return what is to be known of goals, a line each. ValueError for goals that cannot be read."
+        "Return notes on goals, a line each. ValueError for goals that cannot be read."
         return ()
 
     def objection(self, row: Mapping, **goals) -> str:

@@ -527,8 +527,6 @@ class SequencesTask(WrittenSequences):
     def training_stream(self) -> Stream:
         """Return a stream of training sequences, tokenised while reading.
 
-        ValueError, after a pass, if the file has changed.
-
         ValueError, after a pass, if the file has changed."""
         c, path = self.config, Path(self.config.file).absolute()
         files = SourceFiles(path)

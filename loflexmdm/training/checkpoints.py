@@ -62,7 +62,7 @@ def last_step(directory: Path) -> int:
 
 
 def check_names(directory: Path):
-    "Check that what is named like a checkpoint is one. ValueError otherwise: a run could not write its own there."
+    "Check that directories named like checkpoints are some. ValueError otherwise, since a run could not write there."
     others = [p for p in _named_steps(directory) if not (p / "state.json").is_file()]
     if others: raise ValueError(f"{others[0]}: is not a checkpoint, but has the name of one; move it elsewhere")
 

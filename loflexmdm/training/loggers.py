@@ -34,7 +34,7 @@ def check_logger(logger: Any) -> Any:
 
 
 class Forwarded(JsonLines):
-    "JSON lines whose rows also go to loggers. One that fails is dropped with a warning, and the run goes on."
+    "JSON lines whose rows also go to loggers. One that fails is dropped with a warning, and the run continues."
     def __init__(self, path: str | os.PathLike, loggers: list[Logger]):
         super().__init__(path)
         self.loggers = loggers
@@ -45,7 +45,7 @@ class Forwarded(JsonLines):
         self.forward({key: value for key, value in row.items() if key != "step"}, row["step"])
 
     def forward(self, values: Mapping, step: int):
-        "Send values to the loggers. They are not in the file."
+        "Send values to the loggers without writing them to metrics.jsonl."
         values = {key: ", ".join(value) if isinstance(value, list) else value
                   for key, value in values.items() if value is not None}
         for logger in list(self.loggers):

@@ -1,5 +1,6 @@
 "Seeds of 64 bits, permutations that are computed row by row, and rows that are shuffled as they stream."
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from loflexmdm.models.pretrained import load
 from loflexmdm.process.streams import shuffle_window
 from loflexmdm.support import random_numbers
-from loflexmdm.support.random_numbers import TABLE, Feistel, ShardGenerator, generator_for, local_rows
+from loflexmdm.support.random_numbers import ROUNDS, TABLE, Feistel, ShardGenerator, generator_for, local_rows
 from loflexmdm.support.random_numbers import permutation, seeded
 from loflexmdm.training.recipes import recipe
 
@@ -20,6 +21,39 @@ def test_a_network_permutes_and_its_key_decides(n):
     assert n < 10 or places != list(Feistel(n, "b"))
     for wrong in (-1, n):
         with pytest.raises(IndexError, match=f"index {wrong} is out of range for {n} elements"): Feistel(n)[wrong]
+
+
+def z_of(counts: Counter, cells: int) -> float:
+    "Return the z-score of counts under chi-square, for the uniform distribution."
+    even = sum(counts.values()) / cells
+    chi = sum((c - even) ** 2 for c in counts.values()) / even + even * (cells - len(counts))
+    return (chi - (cells - 1)) / (2 * (cells - 1)) ** 0.5
+
+
+def evenness(n: int, keys: int, rounds: int = ROUNDS) -> list[float]:
+    "Return z-scores, over keys, of the first and last place and of the first pair of neighbours."
+    drawn = []
+    for seed in range(keys):
+        order = Feistel(n, "even", seed)
+        order.keys = order.keys[:rounds]
+        drawn.append(tuple(order))
+    pairs = z_of(Counter(p[:2] for p in drawn), n * (n - 1))
+    return [z_of(Counter(p[0] for p in drawn), n), z_of(Counter(p[-1] for p in drawn), n), pairs]
+
+
+@pytest.mark.slow
+def test_places_and_pairs_of_a_permutation_are_even():
+    assert max(map(abs, sum((evenness(n, 6000) for n in (4, 7, 16, 30)), []))) < 4
+    assert evenness(16, 6000, rounds=2)[2] > 4  # too few rounds
+
+
+def test_streams_of_seeds_with_one_lower_half_are_independent():
+    firsts = torch.stack([
+        torch.rand(8, generator=seeded(k * 2**32 + 1), dtype=torch.float64) for k in range(20_000)
+    ])
+    z = ((firsts.mean(0) - 0.5) * (12 * len(firsts)) ** 0.5).abs().max()
+    z_pairs = torch.corrcoef(firsts[:, 0].unfold(0, 3, 1).T)[0, 1:].abs().max() * len(firsts) ** 0.5
+    assert max(z, z_pairs) < 4 and len(set(firsts[:, 0].tolist())) == len(firsts)
 
 
 def test_the_order_of_large_data_is_that_of_earlier_versions():

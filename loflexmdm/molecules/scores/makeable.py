@@ -154,7 +154,7 @@ FLAT, FAWCETT = 7, 9  # least atoms of a bridge over an aromatic ring, and of a 
 
 
 def rings_in(mol: Chem.Mol) -> list[str]:
-    "List what is wrong with the rings of a molecule."
+    "List the objections to the rings of a molecule."
     rings = [set(ring) for ring in mol.GetRingInfo().AtomRings()]
     bonds = [[mol.GetBondWithIdx(i) for i in ring] for ring in mol.GetRingInfo().BondRings()]
     pairs = [(a, b) for i, a in enumerate(rings) for b in rings[:i] if len(a & b) > 1]
