@@ -228,6 +228,7 @@ def test_decodable_means_one_molecule():
     # whole, unpaired, two molecules, methane, nothing, thrice
     rows = [ids, ids[:-1], ids[:7] + ids[8:10], ids[-2:-1], [], [*ids, point]]
     assert decodable(Samples(rows, rows), vocabulary) == [True, False, False, True, False, False]
+    assert keep(Samples([[1], [2]], [[True], [True]]), iter([False, True])).sequences == [[2]]
     with pytest.raises(ValueError, match="which: 1 for 2"): keep(Samples([[], []], [[], []]), [True])
 
 

@@ -32,6 +32,11 @@ def test_large_expressions_stop_at_once():
     assert time.process_time() - begun < 20
 
 
+def test_a_thousand_states_are_allowed():
+    assert len(from_regex("a{999}", VOCABULARY)) == 1001  # with the one from which nothing is accepted
+    with pytest.raises(ValueError, match="states of a rule"): from_regex("a{1000}", VOCABULARY)
+
+
 def test_every_rule_reads_its_name_from_a_text():
     arguments = dict(regex="a*", contains="a", excludes="a", words="a|b", length="1-3", count="a=1", valid="",
                      smarts="C", ring="6", sound="", linker="*c1ccncc1.*N1CCOCC1 atoms=3-8")

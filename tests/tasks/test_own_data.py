@@ -375,3 +375,9 @@ def test_rows_lengths_and_outliers_are_told_before_anything_is_measured(tmp_path
     told = capsys.readouterr().err
     assert "data: train " in told and "much longer than the rest" in told and "row 401" in told
     assert told.splitlines()[-1] == "loflexmdm: the measurement begins"
+
+
+def test_a_text_with_an_unknown_token_is_refused():
+    task = characters()
+    assert task.sequence("".join(task.vocabulary.ordinary[:2])) == [*task.vocabulary.ordinary[:2]]
+    with pytest.raises(ValueError, match="outside the vocabulary"): task.sequence("\u2603")

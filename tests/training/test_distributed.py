@@ -7,10 +7,12 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import killed_processes
+import small_runs
 import share
 import torch
 import torch.distributed as dist
@@ -287,3 +289,11 @@ def test_processes_part_when_they_are_done(monkeypatch):
     (RuntimeError("shapes do not match"), False), (ValueError("socket"), False),
 ])
 def test_which_errors_report_a_lost_process(error, lost): assert distributed._is_broken(error) is lost
+
+
+def test_a_parameter_that_the_loss_does_not_reach_is_noticed(tmp_path):
+    reaches_all = partial(distributed.SeveralProcesses._reaches_all, None)
+    one = small_runs.trainer(tmp_path)
+    assert reaches_all(one) and all(p.grad is None for p in one.method.parameters())
+    one.method.idle = torch.nn.Parameter(torch.zeros(1))
+    assert not reaches_all(one)
