@@ -323,7 +323,7 @@ class Model:
         sequences = read_items("sequences", sequences)
         states = read_count("states", states)
         ROWS.check(len(sequences), "sequences")
-        STATES.check(len(sequences) * states, "sequences times states")
+        if not self.method.exact: STATES.check(len(sequences) * states, "sequences times states")
         if any(isinstance(s, str) for s in sequences): self._reader(sequences[0])
         read = [self.readable(s) for s in sequences]
         kept = [i for i, (_, reason) in enumerate(read) if not reason]

@@ -51,6 +51,14 @@ def test_many_texts_are_scored_in_batches(run):
     if model.method.exact: torch.testing.assert_close(model.score(TEXTS).nats, several.nats)
 
 
+def test_exact_scores_draw_no_states_and_have_no_limit_of_them(run, monkeypatch):
+    model, _ = run
+    monkeypatch.setenv("LOFLEXMDM_MAX_STATES", "10")
+    if model.method.exact: assert len(model.score(TEXTS[:6], 2).nats) == 6
+    else:
+        with pytest.raises(ValueError, match="at most 10 are allowed"): model.score(TEXTS[:6], 2)
+
+
 def test_the_worst_token_is_the_least_probable_of_a_text(run):
     model, _ = run
     scores = model.score(["abbaa", "az"], 4)
