@@ -111,9 +111,9 @@ async def phase(address: str, seconds: float, with_worst: bool) -> dict:
 
 
 def processes(pid: int) -> list[int]:
-    "Return a process and those that it has started."
+    "Return a process, those that it has started, and those that they have: the workers are the last."
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()
-    return [pid, *map(int, found)]
+    return [pid, *(process for child in found for process in processes(int(child)))]
 
 
 def memory(pid: int) -> int:
@@ -126,8 +126,9 @@ def memory(pid: int) -> int:
 
 async def recovery(pid: int, address: str) -> float:
     "Kill all workers; return the seconds until a call is answered again."
-    found = subprocess.run(["pgrep", "-P", str(pid), "-f", "spawn_main"], capture_output=True, text=True).stdout.split()
-    for worker in found: os.kill(int(worker), signal.SIGKILL)
+    helpers = processes(pid)
+    workers = {p for helper in helpers[1:] for p in processes(helper)[1:]}
+    for worker in workers: os.kill(worker, signal.SIGKILL)
     begun = time.monotonic()
     async with client(address, 0) as http:
         while True:

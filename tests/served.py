@@ -22,13 +22,13 @@ class Direct:
     async def open(self): pass
     def close(self): pass
 
-    async def call(self, name, *arguments, caller="", budget=Budget(), **settings):
-        with budget.enforce(): found = list(parts_of(getattr(self.target, name)(*arguments, **settings)))
+    async def call(self, name, *arguments, settings=None, budget=Budget(), **more):
+        with budget.enforce(): found = list(parts_of(getattr(self.target, name)(*arguments, **settings or {})))
         for part in found: yield part
 
-    async def result(self, name, *arguments, **settings):
+    async def result(self, name, *arguments, **more):
         last = None
-        async for last in self.call(name, *arguments, **settings): pass  # noqa: B007
+        async for last in self.call(name, *arguments, **more): pass  # noqa: B007
         return last
 
 
@@ -49,14 +49,15 @@ def running(*argv, env=()):
 
 
 def seconds_to_end(process, number) -> float:
-    "Send a signal; return the seconds until the process has ended."
+    "Send a signal; return the seconds until the process has ended; what it has started may still clear up."
     begun = time.monotonic()
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.wait(timeout=30)
     return time.monotonic() - begun
 
 
 def children_of(pid: int) -> list[int]:
-    "Return the processes that a process has started and that answer calls."
-    found = subprocess.run(["pgrep", "-P", str(pid), "-f", "spawn_main"], capture_output=True, text=True).stdout
-    return [int(word) for word in found.split()]
+    "Return the processes of a server that answer calls: the children of those that it has started."
+    def started(pid):
+        return map(int, subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split())
+    return [worker for helper in started(pid) for worker in started(helper)]

@@ -22,7 +22,7 @@ from ..models.model import Model
 from ..models.pretrained import load
 from ..models.requests import SampleRequest
 from ..models.row_files import TABLES, check_row_file, row_formats, rows_line, write_rows
-from ..models.rows import Quota, Rows, states_of
+from ..models.rows import Rows, states_of
 from ..samplers import Samples
 from ..support.atomic_files import check_room, write_file
 from ..support.limits import ROWS, visible
@@ -126,7 +126,6 @@ def run_sample(options: SampleOptions):
     keep_existing(out, options.force, options.command_line)
     model = usable_model(options)
     request = request_from(options, model)
-    Quota.of(request, model.task)  # refused before prompts are read
     if out is not None: check_files(out, model.task, options)
     used = dict(model=options.model, task=model.method.task, sampler=repr(request.sampler))
     info = provenance(options, device, request.seed) | used

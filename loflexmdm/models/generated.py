@@ -42,8 +42,9 @@ class Generated(Samples):
     routes: Sequence[str] = ()  # how the prompts were continued
     notes: Sequence[str] = ()  # ways in which no training sequence was like a prompt
 
-    if TYPE_CHECKING:  # the results of a task have attributes of their own
-        def __getattr__(self, name: str) -> Any: ...
+    if TYPE_CHECKING:
+        @property
+        def smiles(self) -> list[str | None]: ...  # of models of molecules, whose results have them
 
     @classmethod
     def of(cls, samples: Samples, model: Any, **more) -> Self:

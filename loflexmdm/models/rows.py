@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BLOCK', 'APART', 'PROCESSES', 'CHUNK', 'prompt_text', 'token_columns', 'example_from', 'bounds', 'with_columns',
-           'states_of', 'Quota', 'prompt_key', 'Selection', 'with_figures', 'Rows']
+           'states_of', 'check_rows', 'Quota', 'prompt_key', 'Selection', 'with_figures', 'Rows']
 
 # %% ../../nbs/models/11_rows.ipynb #ro000004
 import os
@@ -78,6 +78,15 @@ def states_of(rows: Sequence[Mapping]) -> dict[str, int]:
     return dict(Counter(r["state"] for r in rows if "state" in r).most_common())
 
 # %% ../../nbs/models/11_rows.ipynb #ro000012
+def check_rows(request: SampleRequest, task: Task | None) -> SampleRequest:
+    "Return a request. ValueError for conditions on rows that the task cannot decide."
+    if request.salvage and not (task is not None and task.output.salvages):
+        raise ValueError("salvage=True: the model's task repairs nothing; leave it out")
+    if request.valid is not None and (task is None or type(task.output).sample_key is TaskOutput.sample_key):
+        raise ValueError(f"valid={request.valid}: the model's task does not define valid samples; use n")
+    return request
+
+
 class Quota(NamedTuple):
     "Number of rows that a request collects of each prompt."
     n: int  # number of rows, of each prompt
@@ -91,13 +100,7 @@ class Quota(NamedTuple):
 
     @classmethod
     def of(cls, request: SampleRequest, task: Task | None, keys: Sequence[tuple] = ((),)) -> "Quota | None":
-        """Return the quota of a request, given the `prompt_key` of each prompt; None for all rows.
-
-        ValueError for what the task cannot decide."""
-        if request.salvage and not (task is not None and task.output.salvages):
-            raise ValueError("salvage=True: the model's task repairs nothing; leave it out")
-        if request.valid is not None and (task is None or type(task.output).sample_key is TaskOutput.sample_key):
-            raise ValueError(f"valid={request.valid}: the model's task does not define valid samples; use n")
+        "Return the quota of a request, given the `prompt_key` of each prompt; None for all rows."
         if request.valid is None and not request.unique: return None
         prompts = Counter(keys) if len(keys) > 1 else {(): 1}
         return cls(request.wanted, bool(request.unique), task, request.valid is not None, prompts)
@@ -227,6 +230,11 @@ class Rows:
         "Add rows that are there already."
         self.rows += rows
         if self.selection is not None: self.selection.add(rows)
+
+    @property
+    def drawn(self) -> list[dict]:
+        "Rows that are kept, in the order in which they were drawn."
+        return self.rows if self.selection is None else [self.rows[i] for i in sorted(self.selection.places)]
 
     def result(self, states: int = 0, seed: int = 0, figures: bool = False) -> list[dict]:
         "Return the rows that are kept, with the task's figures if asked and bounds from `states` states of each."

@@ -16,7 +16,7 @@ from served import Direct, running, seconds_to_end
 
 from loflexmdm.cli import answers as answers_module
 from loflexmdm.cli.answers import Answers, Drawings, cards, drawing, file_text
-from loflexmdm.cli.app import ACTIONS, PAGE, AppOptions, Calls, check_form, models_for, paced
+from loflexmdm.cli.app import ACTIONS, PAGE, AppOptions, Calls, check_form, models_for
 from loflexmdm.cli.service import opened_socket
 from loflexmdm.cli.structure_editor import to_molfile
 from loflexmdm.molecules.closures import ring_size
@@ -35,7 +35,7 @@ def answers(): return Answers(MODELS)
 @pytest.fixture(scope="module")
 def calls():
     answers = Answers(["molecules-leads", "lead-edits"])
-    return Calls(answers.describe_models(), Direct(answers), Direct(Drawings()), Budget(rows=256, seconds=60))
+    return Calls(answers.describe_models(), Budget(rows=256, seconds=60), Direct(answers), Direct(Drawings()))
 
 
 def last(answers): return list(answers)[-1].rows
@@ -56,16 +56,16 @@ def test_every_model_answers_its_own_example(answers):
 
 @pytest.mark.slow
 def test_the_page_closes_a_ring(calls):
-    status, *_ = of_page(calls.molecule("Close", "*CCc1cccc(C*)c1", "molecules-leads", "", 4, 0, None, None, "drawn"))
+    status, *_ = of_page(calls.show("Close", "*CCc1cccc(C*)c1", "molecules-leads", "", 4, 0, None, None, "drawn"))
     assert "4 drawn" in status
-    status, *_ = of_page(calls.molecule("Close", "*CC", "molecules-leads", "", 4, 0, None, None, "drawn"))
+    status, *_ = of_page(calls.show("Close", "*CC", "molecules-leads", "", 4, 0, None, None, "drawn"))
     assert "two *" in status
 
 
 @pytest.mark.slow
 def test_the_page_asks_for_what_the_shell_asks_for(calls):
     def rows(action, text, model, *asked):
-        status, *_, found = of_page(calls.molecule(action, text, model, "", 3, 0, None, None, "drawn", *asked))
+        status, *_, found = of_page(calls.show(action, text, model, "", 3, 0, None, None, "drawn", *asked))
         assert found and len({row["smiles"] for row in found}) == len(found), status
         assert not any(objection(Chem.MolFromSmiles(row["smiles"])) for row in found)
         return found
@@ -80,7 +80,7 @@ def test_the_page_asks_for_what_the_shell_asks_for(calls):
 
 
 def test_a_generation_of_each_action_is_played_as_it_is_drawn(calls):
-    play = lambda *arguments: asyncio.run(calls.play_molecule(*arguments, None, None))
+    play = lambda *arguments: asyncio.run(calls.play(*arguments, None, None))
     for action, text, said in ("Close", "*CCc1cccc(C*)c1", "A generation in"), ("Close", "*CC", "two *"):
         status, player = play(action, text, "molecules-leads", "", 0)
         assert said in status and bool(player) == (said == "A generation in")
@@ -97,26 +97,8 @@ def test_a_drawing_that_is_no_molecule_leaves_the_text(calls):
     assert "value" not in text and "drawing: cannot be read" in hint
 
 
-def test_a_page_is_asked_every_second_whether_it_is_still_there():
-    left = []
-
-    async def slow():
-        try:
-            yield 1
-            await asyncio.sleep(60)
-        finally: left.append(True)
-
-    async def leave():
-        found = []
-        async for _, part in paced(slow(), 0.02):
-            found.append(part)
-            if len(found) == 4: break
-        return found
-    assert asyncio.run(leave()) == [1, None, None, None] and left
-
-
 def test_notes_on_a_prompt_are_shown(calls):
-    status, *_ = of_page(calls.molecule("Grow", "*c1ccc([2H])nc1", "molecules-leads", "", 1, 0, None, None, "drawn"))
+    status, *_ = of_page(calls.show("Grow", "*c1ccc([2H])nc1", "molecules-leads", "", 1, 0, None, None, "drawn"))
     assert "isotopes left out" in status
 
 
@@ -134,13 +116,13 @@ def test_rows_do_not_depend_on_batches(answers, monkeypatch):
 
 
 @pytest.mark.parametrize("form, values, says", [
-    ("sample", dict(name="star-medium", prompts=GRAPH), "star-medium-ordered"),
-    ("sample", dict(name="star-medium-ordered", prompts=GRAPH, n=0), "n=0: must be at least 1"),
-    ("sample", dict(name="molecules-moses-ar", prompts="*c1cc"), "c1cc"),
-    ("edit", dict(name="molecules-moses-ar", texts="CC"), "does not edit"),
-    ("edit", dict(name="lead-edits", texts="CC)"), "not a molecule"),
-    ("edit", dict(name="repair-text", texts="abc", keep="1-3"), "locks every token"),
-    ("sample", dict(name="star-medium-ordered", prompts=GRAPH, temperature=-1.0), "temperature"),
+    ("sample", dict(model="star-medium", prompts=GRAPH), "star-medium-ordered"),
+    ("sample", dict(model="star-medium-ordered", prompts=GRAPH, n=0), "n=0: must be at least 1"),
+    ("sample", dict(model="molecules-moses-ar", prompts="*c1cc"), "c1cc"),
+    ("edit", dict(model="molecules-moses-ar", texts="CC"), "does not edit"),
+    ("edit", dict(model="lead-edits", texts="CC)"), "not a molecule"),
+    ("edit", dict(model="repair-text", texts="abc", keep="1-3"), "locks every token"),
+    ("sample", dict(model="star-medium-ordered", prompts=GRAPH, temperature=-1.0), "temperature"),
 ])
 def test_bad_calls_are_refused_in_words(answers, form, values, says):
     with pytest.raises(ValueError, match=re.escape(says)): last(getattr(answers, form)(**values))

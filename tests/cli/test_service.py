@@ -30,13 +30,13 @@ def client():
     from starlette.testclient import TestClient
     workers = Direct(Answers(MODELS))
     models, counts = workers.target.describe_models(), Counts(workers)
-    app = service(workers, models, Budget(rows=256, states=10_000, seconds=20), counts)
-    door = Door(app, ["127.0.0.1"], ["proxy.example"], "", report=counts.report)
+    app = service(models, Budget(rows=256, states=10_000, seconds=20), counts, workers)
+    door = Door(app, ["127.0.0.1"], ["proxy.example"], report=counts.report)
     with TestClient(door, base_url="http://127.0.0.1:7860", raise_server_exceptions=False) as client: yield client
 
 
 @pytest.fixture
-def post(client): return lambda name, **body: client.post(f"/v1/{name}", json=body)
+def post(client): return lambda name, /, **body: client.post(f"/v1/{name}", json=body)
 
 
 @pytest.mark.parametrize("name, cls", [("sample", SampleRequest), ("fill", SampleRequest), ("edit", EditRequest)])
@@ -96,7 +96,9 @@ def test_fillings_make_the_texts(post):
     ("sample", GROWN | dict(n=1000), 422, "n: 1,000 sequences; at most 256 are allowed"),
     ("sample", GROWN | dict(temprature=1), 422, "did you mean 'temperature'"),
     ("sample", GROWN | dict(temperature=-1), 422, "temperature"),
-    ("sample", GROWN | dict(batch_size=4), 422, "batch_size: is set by the app"),
+    ("sample", GROWN | dict(batch_size=4), 422, "batch_size: cannot be set by a call"),
+    *(("sample", GROWN | {key: 1}, 422, f"{key}: cannot be set by a call") for key in ("self", "request", "record")),
+    *(("sample", GROWN | {key: 1}, 422, f"{key}=1: unknown setting") for key in ("name", "caller", "budget", "settings")),
     ("sample", GROWN | dict(model="leads"), 422, "choose one of molecules-leads, repair-text"),
     ("sample", GROWN | dict(seconds=100), 422, "seconds: 100.0 seconds; at most 20 are allowed"),
     ("score", dict(model="molecules-leads", texts=["CCO"], states=10**9), 422, "at most 10,000 are allowed"),

@@ -1,31 +1,14 @@
 "Calls that processes answer: parts, errors, overruns, leaving, the queue."
 import asyncio
+import contextlib
 import os
-import time
 from functools import partial
 
 import pytest
 
-from loflexmdm.support.limits import Budget, check_time
+from callee import Toy, refuse
+from loflexmdm.support.limits import Budget
 from loflexmdm.support.workers import Busy, Died, Workers
-
-
-class Toy:
-    "Calls that end, fail, loop, hang or die."
-    def count(self, n): yield from range(n)
-    def bad(self): raise ValueError("n=x: must be a number")
-    def broken(self): raise KeyError("a defect")
-    def pid(self): return os.getpid()
-    def hang(self): time.sleep(100)
-    def die(self): os._exit(3)
-
-    def loop(self):
-        while True:
-            check_time()
-            time.sleep(0.01)
-
-
-def refuse(): raise ValueError("cannot be made")
 
 
 def with_workers(test, n=1, **more):
@@ -48,7 +31,6 @@ def test_parts_errors_and_defects(capfd):
     assert with_workers(test) != os.getpid() and "a defect" in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_loop_is_asked_to_stop_and_a_process_that_hangs_is_ended():
     async def test(workers):
         first = await workers.result("pid")
@@ -64,15 +46,14 @@ def test_a_loop_is_asked_to_stop_and_a_process_that_hangs_is_ended():
     with_workers(test)
 
 
-@pytest.mark.slow
 def test_callers_take_turns_and_too_many_are_refused():
     async def test(workers):
         await workers.result("pid")
         ended = []
 
         async def run(caller, seconds):
-            try: await workers.result("loop", caller=caller, budget=Budget(seconds=seconds))
-            except TimeoutError: ended.append(caller)
+            await workers.result("take", seconds, caller=caller)
+            ended.append(caller)
         many = [asyncio.ensure_future(run("many", 0.3)) for _ in range(3)]
         await asyncio.sleep(0.1)
         one = asyncio.ensure_future(run("one", 0.1))
@@ -83,6 +64,31 @@ def test_callers_take_turns_and_too_many_are_refused():
         assert not workers.running and not workers.turns and workers.idle == workers.all
         return ended
     assert with_workers(test, n=1, waiting=3) == ["many", "one", "many", "many"]
+
+
+def test_a_call_waits_for_a_process_no_longer_than_it_may_run():
+    async def test(workers):
+        await workers.result("pid")
+        first = asyncio.ensure_future(workers.result("take", 0.5))
+        await asyncio.sleep(0.1)
+        with pytest.raises(Busy, match="no worker was free within 0.1 seconds"):
+            await workers.result("pid", budget=Budget(seconds=0.1))
+        assert not workers.waiting and not first.done()
+        await first
+        return await workers.result("pid", budget=Budget(seconds=5))
+    assert with_workers(test)
+
+
+def test_a_caller_is_asked_after_each_pause_whether_it_is_still_there():
+    async def test(workers):
+        await workers.result("pid")
+        found = []
+        async with contextlib.aclosing(workers.call("loop", pause=0.02)) as parts:
+            async for part in parts:
+                found.append(part)
+                if len(found) == 3: break
+        assert found == [None] * 3 and await workers.result("count", 2) == 1 and workers.restarts == 0
+    with_workers(test)
 
 
 def test_what_cannot_be_made_is_said():
