@@ -25,7 +25,7 @@ from ..methods.sampling import edit_batches, encode_prompts, generate, generate_
 from .generated import Generated, Source
 from .hub import push
 from .requests import EditRequest, SampleRequest, TextPrompt, request_of
-from .rows import Quota, Rows, prompt_key
+from .rows import Quota, Rows, check_rows, prompt_key
 from .saved import checked_sampling, save_method
 from .trained_for import notes
 from ..process.rules import All, Requirement, as_rule, split_ranges, with_ranges
@@ -142,9 +142,11 @@ class Model:
         return None if self.task is None else self.task.prompts(split, n)
 
     def request(self, n: int | None = None, request: SampleRequest | None = None, **settings) -> SampleRequest:
-        "Return the request of settings by name, or `request` with them changed. ValueError as in `request_of`."
-        further = None if self.method.task is None else self.task.prompt_options
-        return request_of(SampleRequest, self.method, further, _with_count(settings, n), request)
+        """Return the request of settings by name, or `request` with them changed. ValueError as in `request_of`, and for
+        conditions on rows that the task cannot decide."""
+        task = None if self.method.task is None else self.task
+        further = None if task is None else task.prompt_options
+        return check_rows(request_of(SampleRequest, self.method, further, _with_count(settings, n), request), task)
 
     def prompt_for(self, prompt: str | Sequence | None, request: SampleRequest, name: str = "") -> Prompt:
         """Return a prompt as the method continues it: a text that the task reads, tokens, or None for a condition.
@@ -204,7 +206,6 @@ class Model:
 
     def _sample(self, prompts: Any, request: SampleRequest) -> Generated:
         "Draw the rows of a request."
-        Quota.of(request, self.task)  # refused before prompts are read
         given = self.prompts_for(prompts, request)
         request, quota = self.quota(given, request)
         rows = Rows(self, request.draws * len(given), quota)
