@@ -122,12 +122,13 @@ def limited_lines(file: TextIO, path: str | os.PathLike) -> Iterator[str]:
     ValueError for a line of `limits.LINE` characters, and for a .gz file that unpacks to more than `limits.EXPANSION`
     times its size."""
     most, packed = LINE.now, opener_of(path) is gzip.open
-    for number in count(1):
-        with name_damage(path): line = file.readline(most)
-        if not line: return
-        if len(line) >= most: LINE.check(most + 1, f"{path}, line {number}")
-        if packed and (number % 1000 == 0 or len(line) > 2**16): _check_expansion(file.buffer, path)
-        yield line
+    with name_damage(path):
+        for number in count(1):
+            line = file.readline(most)
+            if not line: return
+            if len(line) >= most: LINE.check(most + 1, f"{path}, line {number}")
+            if packed and (number % 1000 == 0 or len(line) > 2**16): _check_expansion(file.buffer, path)
+            yield line
 
 
 def _check_expansion(unpacked: BinaryIO, path: str | os.PathLike):

@@ -150,18 +150,19 @@ class Records:
             yield record
 
     def _record(self, number: int, cells: Sequence) -> Record | LeftOut:
-        absent = self.place >= len(cells) or cells[self.place] is ABSENT
+        width, absent = len(self.names), self.place >= len(cells) or cells[self.place] is ABSENT
         if absent: return LeftOut("without the column" if len(cells) else "empty", number)
         text = self.text_in(cells[self.place], number)
         if not len(text): return LeftOut("empty", number)
-        if len(cells) > len(self.names):
+        if len(cells) > width:
             self.extra += 1
             self.first_extra = self.first_extra or number
         if isinstance(text, str):
             if self.layout.format in NA_FORMATS and text in MISSING: return LeftOut("missing (NA)", number, text)
             if not text.isascii(): self.forms.update(f for f in ("NFC", "NFD") if not is_normalized(f, text))
         self._note_lines(number, cells)
-        return Record(number, text, tuple(cells[:len(self.names)]) + ("",) * (len(self.names) - len(cells)))
+        if len(cells) != width: cells = [*cells[:width], *[""] * (width - len(cells))]
+        return Record(number, text, tuple(cells))
 
     def text_in(self, value: object, number: int) -> str | list[str]:
         "Return a cell as a text without white space at its end, or as tokens."
