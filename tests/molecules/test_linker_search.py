@@ -1,10 +1,14 @@
 "Searches for a linker: both ends stay in every call, and what cannot be is refused in a line."
 import json
+import random
+from types import SimpleNamespace
 
 import pytest
 
+from loflexmdm.molecules import linker_search
 from loflexmdm.molecules.linker_search import BetweenEnds, Relink
 from loflexmdm.molecules.notation.linkers import linker_of, with_linker
+from loflexmdm.molecules.optimise import Call
 from loflexmdm.molecules.rules import Linker
 from commands import call, refused
 
@@ -50,3 +54,14 @@ def test_an_inverted_end_is_not_an_end():
     ends, other = "*[C@H](C)c1ccccc1.*N1CCOCC1", "*[C@@H](C)c1ccccc1.*N1CCOCC1"
     found = [BetweenEnds(None, Linker(ends)).objection(with_linker("[1*]CC[2*]", e)) for e in (ends, other)]
     assert found == ["", "ends altered"]
+
+
+def test_drawn_linkers_have_about_the_atoms_of_a_parent(monkeypatch):
+    "The parent's linker has six atoms, so four to eight are asked for, within the limits of the request."
+    parent, asked = with_linker("[1*]CCCCCC[2*]", ENDS), []
+    monkeypatch.setattr(linker_search, "check_fills", lambda *_: None)
+    monkeypatch.setattr(linker_search, "draw_linkers", lambda _, rule, n, seed: asked.append((rule.atoms, n)) or ["CCO"])
+    relink = Relink(Linker(ENDS, (5, 12)), model=SimpleNamespace(method=None))
+    of_parent = [Call(parent, 1.0, "", 1, "model")]
+    assert relink.draw_linkers(of_parent, 3, random.Random(0)) == [("CCO", "model")] and asked == [((5, 8), 3)]
+    assert relink.draw_linkers(of_parent, 0, random.Random(0)) == []

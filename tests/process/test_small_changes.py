@@ -9,7 +9,7 @@ from loflexmdm.process.matching import leave_one_out, reinforce
 from loflexmdm.process.paths import Coupling
 from loflexmdm.process.readings import ClockProposal
 from loflexmdm.process.schedules import clock_log_probs
-from loflexmdm.process.states import CLEAN, DROPPED, MASKED
+from loflexmdm.process.states import CLEAN, DROPPED, MASKED, Vocabulary, prefix_example
 from loflexmdm.process.streams import HEAD, Stream
 from loflexmdm.support.notebook import seeded
 
@@ -63,3 +63,8 @@ def test_a_deleted_token_keeps_the_insertions_after_it():
 
 def test_the_head_of_a_stream_ends_before_its_size():
     with pytest.raises(ValueError, match="only the first"): Stream(lambda k: (), lambda row, k: "")[HEAD]
+
+
+def test_examples_of_a_stream_are_those_of_its_rows_however_many_were_read():
+    stream = Stream(lambda k: range(97), lambda row, number: prefix_example("", [row], Vocabulary(range(97))))
+    for i in (0, 64, 65, 127, 128, 300): assert stream[i].tokens[-1] == Vocabulary(range(97)).encode([i % 97])[0], i

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from loflexmdm.support import readers
-from loflexmdm.support.records import LeftOut, number_in, read_records
+from loflexmdm.support.records import LeftOut, number_in, read_records, text_of
 
 CASES = Path(__file__).parents[3] / "shared" / "cases"
 
@@ -329,3 +329,18 @@ def test_a_missing_file_and_a_folder(tmp_path):
 def test_cases_of_users(name, format, kept):
     found = read_records(CASES / name)
     assert (found.format, len(found.rows), found.left_out) == (format, kept, {})
+
+
+@pytest.mark.parametrize("value, text", [
+    (2.5, "2.5"), (3.0, "3"), (-4.0, "-4"), (1e15, "1000000000000000.0"), (7, "7"), (None, ""), (float("nan"), ""),
+    ("3.0", "3.0"), (["a", 1], '["a", 1]'), ({"é": None}, '{"é": null}'),
+])
+def test_values_as_text(value, text): assert text_of(value) == text
+
+
+def test_objects_within_objects_are_columns_down_to_the_fifth(tmp_path):
+    deep = {"a": {"b": {"c": {"d": {"e": "x"}}}}, "g": 2}
+    (tmp_path / "a.json").write_text(json.dumps([deep]))
+    assert [r.text for r in read_records(tmp_path / "a.json", column="a.b.c.d.e")] == ["x"]
+    (tmp_path / "b.json").write_text(json.dumps([{"z": deep}]))
+    with pytest.raises(ValueError, match=r"z\.a\.b\.c\.d, z\.g"): list(read_records(tmp_path / "b.json", column="x"))
