@@ -44,7 +44,7 @@ def add_compare(parser: Parser, argv: Sequence[str]):
     "Add the options of compare."
     tables, option, default = recipe_in(argv) or {}, parser.add_argument, CompareOptions
     option("recipe", metavar="PRESET_OR_TOML",
-           help=f"task, network size and training: TOML file or preset: {', '.join(presets())}")
+           help=f"task, network size and training: TOML file, texts or preset: {', '.join(presets())}")
     option("--methods", required=True, metavar="A,B,...",
            help=f"methods with settings, as loflexmdm:order=fixed+a=2: {', '.join(METHODS.names())}, "
                 "or FILE.py:Class")
