@@ -125,9 +125,15 @@ class Door:
         request, path, began = Request(scope, receive), scope["path"], time.monotonic()
         given = request.headers.get("x-request-id", "")
         scope["request_id"] = given if re.fullmatch(r"[\w.-]{1,64}", given) else uuid.uuid4().hex
-        told = dict(status=499, bytes=0)  # 499: the client has left
+        told, replaced = dict(status=499, bytes=0), False  # 499: the client has left
 
         async def sent(message):
+            nonlocal replaced
+            if replaced: return
+            if message.get("status") == 500 and path.startswith("/gradio_api/"):
+                await error_response(request, 422, "the page cannot take this call; open it anew")(scope, receive, sent)
+                replaced = True
+                return
             if message["type"] == "http.response.start":
                 told["status"], headers = message["status"], MutableHeaders(scope=message)
                 headers["x-request-id"], headers["content-security-policy"] = scope["request_id"], POLICY
@@ -140,6 +146,8 @@ class Door:
             await self.app(scope, received, sent)
         except HTTPException as e: await error_response(request, e.status_code, e.detail)(scope, receive, sent)
         except ClientDisconnect: pass
+        except Exception:
+            if not replaced: raise
         finally:
             if ROUTES.fullmatch(path) or told["status"] in (400, 401, 403, 404, 413):
                 record = dict(time=round(time.time(), 3), id=scope["request_id"], client=(scope["client"] or [""])[0])

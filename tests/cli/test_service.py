@@ -139,6 +139,20 @@ def test_bodies_and_tokens(client, monkeypatch):
     assert client.get("/metrics", auth=("", "secret")).status_code == 200
 
 
+@pytest.mark.parametrize("path, status", [("/gradio_api/run/predict", 422), ("/gradio_api/reset", 422), ("/v1/sample", 500)])
+def test_a_call_that_the_page_cannot_take_is_one_line(path, status):
+    from starlette.responses import JSONResponse
+    from starlette.testclient import TestClient
+
+    async def broken(scope, receive, send):
+        await JSONResponse(dict(detail="a defect"), 500)(scope, receive, send)
+        raise KeyError("fn_index")
+    door = Door(broken, page=re.compile("POST /gradio_api/.*"), cookie="page=key")
+    client = TestClient(door, raise_server_exceptions=status == 422, headers=dict(cookie="page=key"))
+    answer = client.post(path, json=dict(data=[-1]))
+    assert answer.status_code == status and ("open it anew" in answer.json().get("error", "")) == (status == 422)
+
+
 def test_ids_log_and_metrics(client, capsys):
     answer = client.get("/v1/models", headers={"X-Request-ID": "mine-1"})
     assert answer.headers["x-request-id"] == "mine-1" and [m["model"] for m in answer.json()] == list(MODELS)
