@@ -20,7 +20,7 @@ from .table_writers import excel_package
 
 # %% ../../nbs/support/22_packed_tables.ipynb #pt000008
 STRETCH = 2**18  # most marks of XML within a row, and in other parts of a workbook
-MARK = 16  # bytes that a mark counts for: a reader takes some 7 seconds for a million of them
+MARK = 16  # bytes that a mark, or a cell of Parquet, counts for: a reader takes seconds for a million of them
 
 
 @contextmanager
@@ -106,7 +106,9 @@ def parquet_file(path: Path) -> Iterator:
     with convert_errors(path, ".parquet"):
         with pq.ParquetFile(path) as f: schema, metadata = f.schema_arrow, f.metadata
         groups = (metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-        if (most := max(metadata.num_rows, sum(groups))) > ALWAYS: EXPANSION.check(most // path.stat().st_size, path)
+        size, cells = sum(groups), metadata.num_rows * metadata.num_columns
+        most = max(size * (size > ALWAYS), MARK * cells * (cells > STRETCH))
+        EXPANSION.check(most // path.stat().st_size, path)
         texts = [field.name for field in schema if str(field.type) in ("string", "binary")]
         with pq.ParquetFile(path, read_dictionary=texts) as f: yield f
 
