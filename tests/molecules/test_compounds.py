@@ -6,7 +6,7 @@ import pytest
 
 from loflexmdm.molecules.data.cleaning import small_splits
 from loflexmdm.molecules.data.compounds import name_column, read_compounds, standard, without_counterions
-from loflexmdm.molecules.data.tables import LIBRARY_WRITERS, as_smi
+from loflexmdm.molecules.data.tables import LIBRARY_WRITERS, as_sdf, as_smi
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
 from loflexmdm.support.table_writers import output_ending
 from loflexmdm.tasks.base import SPLITS
@@ -141,3 +141,11 @@ def test_conditions_are_asked_for_by_name(place):
         with pytest.raises(ValueError, match="pIC50"): task.condition(wrong)
     refused(call("sample molecules-leads -n 1 --ask pIC50=high"), "--ask pIC50=high: the model has no conditions")
     refused(call("sample star-tiny -n 1 --ask pIC50=high"), "--ask pIC50=high: the task")
+
+
+@pytest.mark.parametrize("write, ending", [(as_smi, ".smi"), (as_sdf, ".sdf")])
+def test_spaces_around_names_are_left_out_and_said(write, ending, tmp_path):
+    rows = [dict(name=' "b" c', smiles="CCO"), dict(name="d", smiles="CCN")]
+    with pytest.warns(UserWarning, match=r"spaces around names are left out \(1 texts\)"): text = write(rows)
+    (tmp_path / f"a{ending}").write_text(text)
+    assert [row.cell("name") for row in read_compounds(tmp_path / f"a{ending}").rows] == ['"b" c', "d"]
