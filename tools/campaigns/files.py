@@ -21,7 +21,7 @@ from loflexmdm.support.records import read_records
 from loflexmdm.support.table_writers import TABLE_WRITERS
 from loflexmdm.support.writers import WRITERS, write_texts
 
-SECONDS, MEMORY = 60, 2**30  # of processor time, and bytes, for a bomb
+SECONDS, MEMORY = 180, 2**30  # of processor time, and bytes, for a bomb: 50 MB of SMILES may be read, and take so long
 SPACE = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 HEADER = '<row><c t="inlineStr"><is><t>smiles</t></is></c></row>'
 
