@@ -60,8 +60,10 @@ RAGGED = (8, 32)  # shortest and longest sequence of the points with padding
 PARALLEL = ((1, 1), (1, 2), (2, 1))  # processes, and threads of each, for one step of 128 rows
 # beside Hugging Face models of the same width, depth and heads: rows of 64 tokens
 BESIDE = dict(sample_gpt2=(32, 128, 512), train_gpt2=(128,), train_bert=(128,))
-# ordered insertion and masks in turns with autoregression of that size: steps of 4,096 tokens, and samples of 16 rows
-BY_LENGTH = dict(step=dict(forward_late=512, learned_late=512, masks_late=128), sample=dict(forward_late=128))
+# ordered insertion and masks in turns with autoregression: steps of 4,096 tokens, and samples of 64 columns
+LENGTHS, SAMPLE_ROWS, SAMPLE_COLUMNS = (32, 128, 512), (1, 32, 128), 64
+BY_LENGTH = dict(step=("forward_late", "learned_late", "masks_late"), sample=("forward", "forward_late"))
+DEAR = dict(kind="by_length", what="step", method="masks_late", length=512)  # ten seconds a step, left out
 COLUMNS, ROUNDS, SIDE = 64, 7, "tiny"  # of that size: four blocks of width 128, eight heads
 PARTS = "data", "forward", "backward", "optimiser"
 
@@ -78,8 +80,11 @@ def points(quick: bool) -> list[dict]:
         ("step", dict(ragged=False)), ("step", dict(ragged=True)), ("write", dict(n=ROWS)), ("write", dict(n=1)))]
     several = [dict(kind="several", processes=n, threads=k) for n, k in PARALLEL]
     beside = [dict(kind="beside", what=what, rows=rows) for what, sizes in BESIDE.items() for rows in sizes]
-    by_length = [dict(kind="by_length", what=what, method=method, length=length)
-                 for what, methods in BY_LENGTH.items() for method, length in methods.items()]
+    cases = dict(step=[dict(length=length) for length in LENGTHS],
+                 sample=[dict(length=SAMPLE_COLUMNS, rows=rows) for rows in SAMPLE_ROWS])
+    by_length = [dict(kind="by_length", what=what, method=method, **case)
+                 for what, methods in BY_LENGTH.items() for method in methods for case in cases[what]]
+    by_length.remove(DEAR)
     if importlib.util.find_spec("transformers") is None: beside = []
     single = [dict(kind="train", **p) for p in grown] + [dict(kind="sample", **p) for p in sampled]
     return single + pair + beside + several + by_length
@@ -297,11 +302,18 @@ def beside_point(what: str, rows: int, seconds: float) -> dict:
     return dict(seconds=ours, theirs=theirs, over=[over[0], statistics.median(over), over[-1]])
 
 
-def by_length_point(what: str, method: str, length: int, seconds: float) -> dict:
-    "Seconds of a step or a sample, and of autoregression in turns with it; the ratio: least, median, most."
-    from ordered_length_runs import sampling, steps
-    found = dict(step=steps, sample=sampling)[what](length, ["ar", method], 3 if seconds else 1)
-    return dict(seconds=found[method]["ms"] / 1e3, theirs=found["ar"]["ms"] / 1e3, over=found[method]["of_ar"])
+def by_length_point(what: str, method: str, length: int, seconds: float, **rows) -> dict:
+    """Seconds and operations of a step or a sample, and of autoregression in turns with it.
+
+    `over` is the ratio of seconds: least, median, most."""
+    from ordered_length_runs import in_turns, sample_calls, step_calls
+    with tempfile.TemporaryDirectory() as directory:
+        names = ["ar", method]
+        calls = step_calls(length, names, directory) if what == "step" else sample_calls(length, names, **rows)
+        found = in_turns(calls, 3 if seconds else 1)
+        counts = {name: operations(call) for name, call in calls.items()}
+    return dict(seconds=found[method]["ms"] / 1e3, theirs=found["ar"]["ms"] / 1e3, over=found[method]["of_ar"],
+                operations=counts[method], operations_of_theirs=counts["ar"])
 
 
 FIRST, LAST = 20, 60  # steps of the log between which several processes are timed

@@ -63,18 +63,16 @@ def in_turns(calls: dict[str, Callable], rounds: int) -> dict[str, dict]:
 def rows_of(length: int) -> int: return max(1, TOKENS // length)
 
 
-def steps(length: int, names: list[str], rounds: int) -> dict[str, dict]:
-    "Measure training steps of some methods."
-    with tempfile.TemporaryDirectory() as directory:
-        return in_turns({name: stepping(model(METHODS[name], length), rows_of(length), f"{directory}/{name}")
-                         for name in names}, rounds)
+def step_calls(length: int, names: list[str], directory: str) -> dict[str, Callable]:
+    "Return a training step of each method."
+    return {name: stepping(model(METHODS[name], length), rows_of(length), f"{directory}/{name}") for name in names}
 
 
-def sampling(length: int, names: list[str], rounds: int, rows: int = 16) -> dict[str, dict]:
-    "Measure sequences of full length by new models, which cost as much as trained ones."
+def sample_calls(length: int, names: list[str], rows: int = 16) -> dict[str, Callable]:
+    "Return the sampling of sequences of full length by new models, which cost as much as trained ones."
     whole = dict(n=rows, min_length=length - 1, max_length=length - 1, seed=0)
     made = {name: model(METHODS[name], length).eval() for name in names}
-    return in_turns({name: lambda m=m: generate(m, **whole) for name, m in made.items()}, rounds)
+    return {name: lambda m=m: generate(m, **whole) for name, m in made.items()}
 
 
 def high_water() -> int:
@@ -118,10 +116,12 @@ def main():
     for length in args.lengths:
         row = dict(length=length, rows=rows_of(length), size=SIZE)
         if args.sample:
-            row |= dict(name=f"{args.name} sample {length}", rows=16, samples=sampling(length, names, args.rounds))
+            found = in_turns(sample_calls(length, names), args.rounds)
+            row |= dict(name=f"{args.name} sample {length}", rows=16, samples=found)
         else:
-            row |= dict(name=f"{args.name} {length}", steps=steps(length, names, args.rounds),
-                        megabytes=memory(length, names))
+            with tempfile.TemporaryDirectory() as directory:
+                found = in_turns(step_calls(length, names, directory), args.rounds)
+            row |= dict(name=f"{args.name} {length}", steps=found, megabytes=memory(length, names))
         note(RESULTS, row)
 
 

@@ -1,6 +1,7 @@
 "`make bench`: points that run, parts that add up, and ratios that show a slowdown."
 import json
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,14 @@ def test_the_stored_snapshot_has_every_point():
 @pytest.mark.parametrize("what, method", [(what, m) for what, methods in bench.BY_LENGTH.items() for m in methods])
 @pytest.mark.slow
 def test_ordered_insertion_in_turns_with_autoregression(what, method):
-    "Of short sequences; with one round the three ratios are one."
+    "Of short sequences; with one round the three ratios are one. A step has more operations than one of autoregression."
     found = bench.by_length_point(what, method, 8, 0)
     assert found["over"] == [pytest.approx(found["seconds"] / found["theirs"], rel=0.05)] * 3
+    assert found["operations"] > found["operations_of_theirs"] > 100
+
+
+def test_points_by_length_have_every_method_at_every_length_and_number_of_rows():
+    by_length = [p for p in bench.points(quick=False) if p["kind"] == "by_length"]
+    steps = {(p["method"], p["length"]) for p in by_length if p["what"] == "step"}
+    assert steps == {*product(("forward_late", "learned_late", "masks_late"), (32, 128, 512))} - {("masks_late", 512)}
+    assert {p["rows"] for p in by_length if p["what"] == "sample"} == {1, 32, 128}
