@@ -135,3 +135,12 @@ def test_few_long_lines_that_unpack_to_far_more_are_refused(tmp_path, monkeypatc
     monkeypatch.setattr(readers, "ALWAYS", 10**6)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress((b"x" * 10**5 + b"\n") * 30))
     with pytest.raises(ValueError, match="times its size when unpacked"): list(checked_lines(tmp_path / "a.txt.gz"))
+
+
+def test_a_compressed_file_that_is_cut_off_after_many_lines_is_named(tmp_path):
+    path, lines = tmp_path / "a.txt.gz", [f"{i * i * 7919 % 100_003}" for i in range(50_000)]
+    path.write_bytes(gzip.compress("\n".join(lines).encode())[:-5000])
+    found = []
+    with pytest.raises(ValueError, match=r"a\.txt\.gz: cannot be unpacked, it is damaged or cut off"):
+        for line in read_lines(path): found.append(line)
+    assert len(found) > 10_000 and found == lines[:len(found)]

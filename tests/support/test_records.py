@@ -308,6 +308,11 @@ def test_of_a_large_folder_some_names_are_compared(tmp_path, monkeypatch):
     assert readers.names_beside(tmp_path / "nowhere" / "tabel.csv") == []
 
 
+def test_every_row_of_a_table_has_a_cell_per_column(tmp_path):
+    (tmp_path / "a.csv").write_text("text,n\none,1\ntwo\nthree,3,\n")
+    assert [record.cells for record in read_records(tmp_path / "a.csv")] == [("one", "1"), ("two", ""), ("three", "3")]
+
+
 def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file"): read_records("none.txt")
     with pytest.raises(ValueError, match="is a folder"): read_records(tmp_path)
