@@ -516,8 +516,9 @@ def _table_start(
     it is the tab if the header has one. Titles are looked for if there are `usual` names."""
     said = next((_says_delimiter(line) for line in lines if line.strip()), "")
     tables = {d: _first_rows(lines, d)[bool(said):] for d in said or DELIMITERS}
-    starts = [_below_titles(rows, column, usual)[0][0] for rows in tables.values() if rows and usual and not said]
-    below = any(start > rows[0][0] for start, rows in zip(starts, tables.values()))
+    titled = [rows for rows in tables.values() if rows and usual and not said]
+    starts = [_below_titles(rows, column, usual)[0][0] for rows in titled]
+    below = any(start > rows[0][0] for start, rows in zip(starts, titled))
     if below: tables = {d: [row for row in rows if row[0] >= max(starts)] for d, rows in tables.items()}
     expected = "\t" if ending in (".tsv", ".tab") else ","
 

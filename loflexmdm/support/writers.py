@@ -52,13 +52,11 @@ def write_texts(path: str | os.PathLike, texts: Sequence[str]) -> Path:
     ending = Path(path).suffix.lower()
     if ending not in WRITERS:
         raise ValueError(f"{path}: the name must end in one of {', '.join(WRITERS)}")
-    unfit = r"[\r\n]" if ending == ".txt" else r"\s|^$" if ending in FASTA else "$^"
+    unfit = r"[\r\n]" if ending == ".txt" else r"\s|^$|^>" if ending in FASTA else "$^"
     for i, text in enumerate(texts):
         if re.search(unfit, text):
-            what = "a line break" if ending == ".txt" else "white space, or is empty,"
-            raise ValueError(
-                f"{path}: text {i} has {what} which {ending} cannot hold; use .jsonl or .csv: {text[:40]!r}"
-            )
+            what = "has a line break" if ending == ".txt" else "has white space, is empty or begins with >"
+            raise ValueError(f"{path}: text {i} {what}, which {ending} cannot hold; use .jsonl or .csv: {text[:40]!r}")
     written = write_file(path, WRITERS[ending](texts))
     if ending == ".txt" and (format := layout_of(written).format) != "lines":
         warnings.warn(f"{path}: its first lines look like {format}, as which they will be read; .jsonl is not mistaken",

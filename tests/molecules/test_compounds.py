@@ -149,3 +149,8 @@ def test_spaces_around_names_are_left_out_and_said(write, ending, tmp_path):
     with pytest.warns(UserWarning, match=r"spaces around names are left out \(1 texts\)"): text = write(rows)
     (tmp_path / f"a{ending}").write_text(text)
     assert [row.cell("name") for row in read_compounds(tmp_path / f"a{ending}").rows] == ['"b" c', "d"]
+
+
+def test_a_table_whose_cells_are_all_blank_has_no_molecule(tmp_path):
+    (tmp_path / "a.csv").write_text(",,\n,,\n")
+    with pytest.raises(ValueError, match="a.csv"): read_compounds(tmp_path / "a.csv")
