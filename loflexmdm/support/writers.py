@@ -52,10 +52,11 @@ def write_texts(path: str | os.PathLike, texts: Sequence[str]) -> Path:
     ending = Path(path).suffix.lower()
     if ending not in WRITERS:
         raise ValueError(f"{path}: the name must end in one of {', '.join(WRITERS)}")
-    unfit = r"[\r\n]" if ending == ".txt" else r"\s|^$|^>" if ending in FASTA else "$^"
+    unfit, what = "$^", ""
+    if ending == ".txt": unfit, what = r"[\r\n\0]", "has a line break or NUL"
+    if ending in FASTA: unfit, what = r"[\s\0]|^$|^>", "has white space or NUL, is empty or begins with >"
     for i, text in enumerate(texts):
         if re.search(unfit, text):
-            what = "has a line break" if ending == ".txt" else "has white space, is empty or begins with >"
             raise ValueError(f"{path}: text {i} {what}, which {ending} cannot hold; use .jsonl or .csv: {text[:40]!r}")
     written = write_file(path, WRITERS[ending](texts))
     if ending == ".txt" and (format := layout_of(written).format) != "lines":
