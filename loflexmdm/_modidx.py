@@ -156,6 +156,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                         'loflexmdm.cli.commands.reads_file': ('cli/commands.html#reads_file', 'loflexmdm/cli/commands.py'),
                                         'loflexmdm.cli.commands.refuse_argument': ( 'cli/commands.html#refuse_argument',
                                                                                     'loflexmdm/cli/commands.py'),
+                                        'loflexmdm.cli.commands.refuse_command': ( 'cli/commands.html#refuse_command',
+                                                                                   'loflexmdm/cli/commands.py'),
                                         'loflexmdm.cli.commands.refuse_surplus': ( 'cli/commands.html#refuse_surplus',
                                                                                    'loflexmdm/cli/commands.py'),
                                         'loflexmdm.cli.commands.run_line': ('cli/commands.html#run_line', 'loflexmdm/cli/commands.py'),

@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['COMMON', 'T', 'COMMANDS', 'OUTPUTS', 'GIVEN', 'HELP', 'STORED', 'Parser', 'Signed', 'Switch', 'Options',
            'options_from', 'defaults_of', 'Command', 'command', 'find_commands', 'outer_parser', 'full_parser', 'parse',
-           'refuse_argument', 'meant_option', 'options_for', 'reads_file', 'positional', 'refuse_surplus',
-           'StoredOption', 'option_table', 'add_options', 'help_tables', 'write_help', 'has_plug_ins', 'is_stored',
-           'stored_tables', 'stored_listing', 'stored_parser', 'original_message', 'process_launch', 'print_status',
-           'check_launch', 'one_line', 'print_warning', 'shared_store', 'print_error', 'write_utf8', 'main', 'run_line']
+           'refuse_command', 'refuse_argument', 'meant_option', 'options_for', 'reads_file', 'positional',
+           'refuse_surplus', 'StoredOption', 'option_table', 'add_options', 'help_tables', 'write_help', 'has_plug_ins',
+           'is_stored', 'stored_tables', 'stored_listing', 'stored_parser', 'original_message', 'process_launch',
+           'print_status', 'check_launch', 'one_line', 'print_warning', 'shared_store', 'print_error', 'write_utf8',
+           'main', 'run_line']
 
 # %% ../../nbs/cli/01_commands.ipynb #91dce8a6
 import argparse
@@ -20,7 +21,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from datetime import timedelta
 from importlib.resources import files
@@ -34,7 +35,8 @@ import loflexmdm
 from ..support.atomic_files import write_file
 from ..support.limits import clipped_line, visible
 from ..support.progress import is_silent, silence
-from ..support.registries import Registry, permit_code, import_object, installed_points, is_own, nearest
+from ..support.registries import Registry, did_you_mean, permit_code, import_object, installed_points, is_own
+from ..support.registries import nearest
 from ..support.stop_signals import Interrupted
 
 # %% ../../nbs/cli/01_commands.ipynb #0557a49c
@@ -188,6 +190,7 @@ def parse(argv: Sequence[str]) -> Options:
     try: found, extra = parser.parse_known_args(argv)
     except ValueError:
         if argv[0] in commands.choices: refuse_surplus(argv[1:], commands.choices[argv[0]])
+        elif not argv[0].startswith("-"): refuse_command(argv[0], commands.choices)
         raise
     values = vars(found) | dict(argv=tuple(argv))
     name = values.pop("command_name")
@@ -197,6 +200,11 @@ def parse(argv: Sequence[str]) -> Options:
 # %% ../../nbs/cli/01_commands.ipynb #55da6e40
 OUTPUTS = {"--out", "--best"}  # options that name a file to write
 GIVEN = "prompt_text", "fragment"  # fields of what is given to a model in words
+
+
+def refuse_command(name: str, known: Iterable[str]):
+    "Raise ValueError for a command that is not there, with the one that was meant."
+    raise ValueError(f"invalid choice: {name!r}{did_you_mean(name, known)}: choose one of {', '.join(known)}")
 
 
 def refuse_argument(argument: str, parser: Parser, argv: Sequence[str]):

@@ -299,7 +299,8 @@ TRAIN = {
     "train brackets --degree 3": "unknown argument --degree",
     "train brackets --device tpu": "argument --device: invalid choice",
     "train": "RECIPE",
-    "dance": "invalid choice: 'dance'",
+    "dance": "invalid choice: 'dance': choose one of",
+    "sampel": "invalid choice: 'sampel' (did you mean 'sample'?): choose one of",
 }
 
 
