@@ -231,7 +231,7 @@ def options_for(word: str, parser: Parser, argv: Sequence[str]) -> list[str]:
     lacking = [a for a in parser._actions if a.option_strings and not {*a.option_strings} & {*argv}]
     takes = reads_file if Path(word).is_file() else lambda action: action.dest in GIVEN
     found = [a for a in lacking if a.required] or [a for a in lacking if takes(a)]
-    return [a.option_strings[0] for a in found]
+    return [a.option_strings[-1] for a in found]
 
 
 def reads_file(action: argparse.Action) -> bool:

@@ -31,7 +31,7 @@ from ..models.model import Model, Scores
 from ..models.pretrained import load
 from ..models.requests import check_states
 from ..models.row_files import TABLES, write_rows
-from ..process.states import Vocabulary, collate, is_gap
+from ..process.states import Example, Vocabulary, collate, is_gap
 from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
 from ..support.progress import is_silent
@@ -99,7 +99,7 @@ def mean_test_bound(method: Method, task: Task, n: int, options: EvaluateOptions
     found = torch.cat([method.nll_bound(batch, options.nll, generator)[0] for batch in batches])
     if len(found) == 1: return dict(nll_bound=float(found), nll_se=0.0)
     low, high = skewed_interval(found.tolist())
-    given = sum(any(example.fixed[1:]) for example in examples)
+    given = sum(any(example.fixed[1:]) for example in examples if isinstance(example, Example))
     return dict(nll_bound=float(found.mean()), nll_se=float(found.std() / len(found)**0.5), nll_low=low, nll_high=high,
                 nll_sequences=len(examples), nll_given=given)
 

@@ -99,7 +99,7 @@ def test_a_molecule_in_place_of_a_file_is_shown_how_to_become_one(line, tmp_path
 
 
 @pytest.mark.parametrize("line", [
-    "optimize --objective qed --epochs 5", "sample star-tiny no-file", "report leads.csv other", "info --modle x",
+    "optimize --objective qed --epochs 5", "report leads.csv other", "info --modle x",
 ])
 def test_an_unknown_argument_without_a_near_one_lists_the_options(line):
     code, out, err = call(line)

@@ -80,7 +80,7 @@ def test_refusals(argv, what, tmp_path):
 def test_calls_of_the_app_name_no_files(assay):
     answers = Answers(["lead-edits"])
     for name in ("measured", "function"):
-        with pytest.raises(ValueError, match=f"{name}: names a file"):
+        with pytest.raises(ValueError, match=f"{name}: cannot be set by a call"):
             next(answers.edit("lead-edits", DICLOFENAC, **{name: str(assay)}))
 
 
