@@ -79,7 +79,7 @@ def states_of(rows: Sequence[Mapping]) -> dict[str, int]:
 
 # %% ../../nbs/models/11_rows.ipynb #ro000012
 def check_rows(request: SampleRequest, task: Task | None) -> SampleRequest:
-    "Return a request. ValueError for conditions on rows that the task cannot decide."
+    "Return a request. Conditions on rows that the task cannot decide raise ValueError."
     if request.salvage and not (task is not None and task.output.salvages):
         raise ValueError("salvage=True: the model's task repairs nothing; leave it out")
     if request.valid is not None and (task is None or type(task.output).sample_key is TaskOutput.sample_key):

@@ -148,7 +148,7 @@ class Budget:
     seconds: float | None = None  # time from the beginning
 
     def begin(self, stopped: Callable[[], bool] = bool) -> Spending:
-        "Begin to spend the budget, within the one in force. ValueError for a number not positive or too large."
+        "Begin to spend the budget, within the one in force. A number not positive or too large raises ValueError."
         outer, most = SPENDING.get(), {}
         for name, limit in BUDGETED.items():
             if (n := getattr(self, name)) is None: continue

@@ -52,7 +52,7 @@ def write_texts(path: str | os.PathLike, texts: Sequence[str]) -> Path:
     ending = Path(path).suffix.lower()
     if ending not in WRITERS:
         raise ValueError(f"{path}: the name must end in one of {', '.join(WRITERS)}")
-    unfit, what = "$^", ""
+    unfit, what = "^$", "is empty"
     if ending == ".txt": unfit, what = r"[\r\n\0]", "has a line break or NUL"
     if ending in FASTA: unfit, what = r"[\s\0]|^$|^>", "has white space or NUL, is empty or begins with >"
     for i, text in enumerate(texts):

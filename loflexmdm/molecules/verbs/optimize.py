@@ -209,7 +209,7 @@ ENDS_WAYS = "model", "ranked", "genetic"  # strategies that keep two ends
 
 
 def link_rule(options: OptimizeOptions) -> Linker:
-    "Return the rule of the ends and the limits of the linker. ValueError for what it cannot be."
+    "Return the rule of the ends and the limits of the linker, which raises ValueError for other than two ends."
     return request_from(options.ends, options.link_atoms, options.link_rings)
 
 
