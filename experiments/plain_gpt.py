@@ -1,8 +1,10 @@
 """Nats per line after some CPU seconds of training, beside a plain GPT of the same size.
 
-    python experiments/plain_gpt.py FILE [--seconds 40] [--seeds 0 1 2] [--entrants ar plain "plain, sorted"]
+    python experiments/plain_gpt.py FILE [--seconds 40] [--seeds 0 1 2] [--entrants ar plain "plain, sorted"] [--out ROWS]
 
-FILE has one sequence per line, cut into characters. All train on the same lines, 16 a step, for the same seconds of one
+FILE has one sequence per line, cut into characters: `code_lines.py` and `log_lines.py` write two, and
+`regret_runs.names` the names. Rows of experiments/results/plain_gpt.jsonl say what their file is (`--about`). Runs whose
+rows are in ROWS are left out. All train on the same lines, 16 a step, for the same seconds of one
 core, with rates that fall to their last value when the time is over; the bound is that of the same held-out lines, and
 exact. The plain GPT is torch's own layers: learned positions, LayerNorm, AdamW, cross-entropy."""
 import argparse
@@ -21,8 +23,9 @@ from torch import Tensor, nn
 from loflexmdm.networks.transformer import SIZES
 from loflexmdm.process.states import PAD, PartialSequences, collate
 from loflexmdm.tasks.base import Task, task_from
+from loflexmdm.training.log import JsonLines
 from loflexmdm.training.recipes import recipe_from
-from runs import COMMIT, bound
+from runs import COMMIT, bound, processor
 
 ROWS, POOL = 16, 50  # lines of a step, and steps whose lines are sorted together
 RATE, WARMUP = 3e-3, 50
@@ -123,21 +126,24 @@ def main():
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--entrants", nargs="+", default=["plain", "plain, sorted", "ar"], choices=list(ENTRANTS))
+    parser.add_argument("--about", help="what the file is and where it comes from")
     parser.add_argument("--out", type=Path, help="a file to which rows are added, as JSON lines")
     args = parser.parse_args()
     torch.set_num_threads(1)
     task = dict(kind="text", file=str(args.file.absolute()), unit="characters")
     made = task_from(task)
+    there = JsonLines(args.out).rows() if args.out else []
     for seed in args.seeds:
         for name in args.entrants:
+            row = dict(name=name, file=args.file.name, seed=seed, seconds=args.seconds)
+            if any(row.items() <= other.items() for other in there): continue
             how = ENTRANTS[name]
             if isinstance(how, bool): nats, steps, tokens = trained_gpt(made, seed, args.seconds, how)
             else: nats, steps, tokens = trained(task, how, seed, args.seconds)
-            row = dict(name=name, file=args.file.name, seed=seed, seconds=args.seconds, nats=nats, steps=steps,
-                       tokens_per_second=round(tokens / args.seconds), commit=COMMIT)
+            row |= dict(nats=nats, steps=steps, tokens_per_second=round(tokens / args.seconds), about=args.about,
+                        commit=COMMIT, processor=processor())
             print(json.dumps(row), flush=True)
-            if args.out:
-                with open(args.out, "a") as f: f.write(json.dumps(row) + "\n")
+            if args.out: JsonLines(args.out).write(row)
 
 
 if __name__ == "__main__": main()
