@@ -442,6 +442,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'loflexmdm.cli.train.hints': ('cli/train.html#hints', 'loflexmdm/cli/train.py'),
                                      'loflexmdm.cli.train.names_in': ('cli/train.html#names_in', 'loflexmdm/cli/train.py'),
                                      'loflexmdm.cli.train.new_directory': ('cli/train.html#new_directory', 'loflexmdm/cli/train.py'),
+                                     'loflexmdm.cli.train.passes_of': ('cli/train.html#passes_of', 'loflexmdm/cli/train.py'),
                                      'loflexmdm.cli.train.read_run': ('cli/train.html#read_run', 'loflexmdm/cli/train.py'),
                                      'loflexmdm.cli.train.recipe_of': ('cli/train.html#recipe_of', 'loflexmdm/cli/train.py'),
                                      'loflexmdm.cli.train.relative_files': ('cli/train.html#relative_files', 'loflexmdm/cli/train.py'),

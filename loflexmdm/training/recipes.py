@@ -586,7 +586,7 @@ def recipe_tables(name_or_path: str | os.PathLike, **overrides) -> dict:
     relative to the working directory. ValueError as in `with_method` and `override`."""
     tables, method = tables_on_file(name_or_path, overrides.get("start_from")), overrides.pop("method", None)
     if method is not None: tables = with_method(tables, method)
-    tables = with_absolute_paths(override(tables, **overrides), Path.cwd())
+    tables = check_values(with_absolute_paths(override(tables, **overrides), Path.cwd()))
     is_own = tables["task"].get("kind") in OWN_DATA and name_or_path not in presets()
     return with_unit(tables) if is_own and is_text_file(Path(name_or_path)) else tables
 

@@ -9,6 +9,7 @@ from loflexmdm.cli.train import recipe_of
 from loflexmdm.support import random_numbers
 from loflexmdm.support.writers import write_texts
 from loflexmdm.training import recipes
+from loflexmdm.training.batches import passes
 from loflexmdm.training.first_run import FEWEST_STEPS, SECONDS, Choice, Cost, Entrant, choose, describe_choice
 from loflexmdm.training.recipes import ENTRANTS, entrants_for, is_small, recipe, recipe_from, complete_tables
 
@@ -198,3 +199,23 @@ def test_the_load_of_the_machine_is_said():
     assert "about 5 min of one core (20 min at the machine's present load)" in line
     assert "load" not in describe_choice(Choice(entrant, Cost(4, 0.1, 0.11)), 3000, 100)[0]
     assert choose([entrant], lambda e: Cost(4, 0.1, 0.1), 10).other is None
+
+
+def test_the_passes_that_are_said_are_those_of_the_run(tmp_path, capsys):
+    "A learned order sees a sequence in two orders each time, so that 50 passes count as 100."
+    words = str(write_texts(tmp_path / "words.txt", ["ab", "ba", "abc"] * 160))
+    made = recipe_of(parse(["train", words, "--unit", "characters", "--out", "x"]))
+    n = recipe_from(made.as_dict()).build()[0].sizes()["train"]
+    [said] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("steps=")]
+    over = passes(made.train, n)
+    assert f"steps={made.train.steps}: 50" in said and "each sequence in 2 orders" in said
+    assert said.split()[1] == over.split(": ")[1].split()[0]  # as the run says it
+    recipe_of(parse(["train", words, "--unit", "characters", "--method", "ar", "--out", "x"]))
+    assert "100 passes over the data; at least 500 steps" in capsys.readouterr().err
+
+
+def test_a_value_out_of_range_is_refused_before_data_is_read(lines, paces, monkeypatch):
+    monkeypatch.setattr(recipes, "read_records", lambda *args, **kwargs: pytest.fail("read"))
+    for wrong in (dict(steps=0), dict(batch_size=-1), dict(size="large"), dict(unit="rows")):
+        with pytest.raises(ValueError, match=next(iter(wrong))): recipe(lines, **wrong)
+    assert not paces[1]
