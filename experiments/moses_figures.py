@@ -20,11 +20,10 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import QED, Crippen, Descriptors
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
-from loflexmdm.molecules.data.prepared import read_or_make, in_chunks
+from loflexmdm.molecules.data.prepared import cache_directory, in_chunks, read_or_make
 from loflexmdm.molecules.data.sources import BENCHMARKS, benchmark_files, benchmark_smiles
 from loflexmdm.molecules.scores.metrics import bit_rows, judge, sa_scorer, tanimoto, wasserstein
 from loflexmdm.support.atomic_files import file_digest, write_file
-from loflexmdm.support.shards import cache_directory
 from loflexmdm.support.worker_pool import worker_pool
 
 PRINT_BITS, LEAST_RINGS = 1024, 2

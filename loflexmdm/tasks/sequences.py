@@ -5,20 +5,18 @@ model in a few lines."""
 
 # %% auto #0
 __all__ = ['Tokens', 'UNITS', 'FEWEST', 'ENOUGH', 'Cut', 'SUBWORDS', 'GAP_RULES', 'AtLeast256', 'TRAINED_ON', 'FAR', 'NAMED',
-           'IN_MEMORY', 'ATTEMPTS', 'cut_text', 'check_unit', 'split_of', 'split_by', 'small_splits', 'small_note',
-           'cure_of_empty', 'read_sequences', 'sequences_of', 'token_rows', 'check_gaps', 'SequencesConfig',
-           'tokenizer_of', 'cut_of', 'with_subwords', 'survival', 'SequenceOutput', 'WrittenSequences', 'usual_length',
-           'far_lengths', 'SequenceData', 'arrange', 'sequence_data', 'records_of', 'stamp_of', 'SequencesTask',
-           'InSplits', 'from_disk', 'stretch', 'divide', 'cut_into', 'GapRule', 'rule_of', 'infill_example',
-           'prompt_of']
+           'ATTEMPTS', 'cut_text', 'check_unit', 'split_of', 'split_by', 'small_splits', 'small_note', 'cure_of_empty',
+           'read_sequences', 'sequences_of', 'token_rows', 'check_gaps', 'SequencesConfig', 'tokenizer_of', 'cut_of',
+           'with_subwords', 'survival', 'SequenceOutput', 'WrittenSequences', 'usual_length', 'far_lengths',
+           'SequenceData', 'arrange', 'sequence_data', 'records_of', 'stamp_of', 'SequencesTask', 'stretch', 'divide',
+           'cut_into', 'GapRule', 'rule_of', 'infill_example', 'prompt_of']
 
 # %% ../../nbs/tasks/04_sequences.ipynb #2d06f037
-import hashlib
-import json
 import math
 import os
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,14 +31,13 @@ from ..process.states import ANY, BOS, CONDITION, MASK, SPECIAL_TOKENS, Example,
 from ..process.states import filled_example, gap_mark, is_gap, parse_prompt, prefix_example
 from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
 from ..samplers import Samples
-from ..support.atomic_files import file_digest, lock_file
 from ..support.configs import Count, Fraction, Natural, config, one_of
 from ..support.data_digests import SourceFiles, row_digest, rows_digest
+from ..support.limits import TEXT
 from ..support.random_numbers import permutation
 from ..support.readers import is_file
 from ..support.records import FORMATS, Again, LeftOut, Record, Records, describe_texts, read_records
 from ..support.saved_files import read_config, resolve
-from ..support.shards import Splits, TokenRows, cache_directory, read_splits, write_splits
 from ..support.statistics import empirical_variation, variation_floor
 from ..support.tokenizers import TextTokenizer, read_tokenizer, subwords, train_subwords
 from .base import SPLITS, Examples, Task, TaskOutput, check_split, tokens_as_text
@@ -128,8 +125,9 @@ def read_sequences(path: str | os.PathLike, column: str = "", unit: str = "words
 
 
 def sequences_of(records: Records, unit: str = "words", cut: Cut | None = None, limit: int = 0) -> list[Tokens]:
-    "Tokenise the texts of records, as `token_rows`. ValueError if there are no sequences."
-    sequences = list(token_rows(records, unit, cut, limit))
+    """Tokenise the texts of records, as `token_rows`. Equal tokens are one object, which keeps large files small in
+    memory. ValueError if there are no sequences."""
+    sequences = [tuple(map(sys.intern, row)) for row in token_rows(records, unit, cut, limit)]
     records.check_some()
     if unit == "words" and cut is None and not records.tokenized: check_unit(sequences, str(records.where))
     return sequences
@@ -364,7 +362,9 @@ def arrange(
 ) -> SequenceData:
     "Sort sequences into splits. ValueError if all are longer than `c.max_length`."
     kept = [s for s in found if not c.max_length or len(s) < c.max_length]
-    if not kept: _raise_none_fit(c, len(found), min(map(len, found)))
+    if not kept:
+        raise ValueError(f"max_length={c.max_length}: all {len(found)} sequences are longer; "
+                         f"the shortest has {min(map(len, found))} tokens and a start token")
 
     splits = {split: [] for split in SPLITS}
     digests = {split: [] for split in SPLITS}
@@ -375,31 +375,19 @@ def arrange(
         splits[split].append(s)
         digests[split].append(digest)
 
+    of_splits = {split: rows_digest(rows) for split, rows in digests.items()}
     return SequenceData(
         splits,
         vocabulary=_vocabulary_of({t for s in kept for t in s}, c),
         lengths=Counter(map(len, kept)),
         left_out=Counter(left_out or {}) + Counter({"longer than max_length": len(found) - len(kept)}),
-        digests=_with_source({split: rows_digest(rows) for split, rows in digests.items()}),
+        digests=of_splits | {"": row_digest(of_splits[split] for split in SPLITS).hex()},
         note=note,
         held=small_note(held),
     )
 
 
-def _raise_none_fit(c: SequencesConfig, n: int, shortest: int):
-    "Raise ValueError for data that is longer than the settings allow."
-    raise ValueError(
-        f"max_length={c.max_length}: all {n} sequences are longer; "
-        f"the shortest has {shortest} tokens and a start token"
-    )
-
-
-def _with_source(digests: dict[str, str]) -> dict[str, str]:
-    "Add the digest of the source, under '', to those of the splits."
-    return digests | {"": row_digest(digests[split] for split in SPLITS).hex()}
-
 # %% ../../nbs/tasks/04_sequences.ipynb #32aa0ed0
-IN_MEMORY = 2**24  # largest file in bytes whose sequences are kept in memory
 _PACKED = 4  # assumed compression ratio of .gz files
 
 
@@ -414,14 +402,13 @@ def sequence_data(c: SequencesConfig) -> SequenceData:
 
 @lru_cache(maxsize=1)  # one read serves checking, building and training, which make three tasks
 def _read(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
-    "Read a file with the given stamp."
+    "Read a file with the given stamp. ValueError if it is too large to be kept in memory, or changes meanwhile."
     _, size, _ = stamp
     unpacked = size * _PACKED if path.suffix.lower() == ".gz" else size
-    if unpacked > IN_MEMORY: return from_disk(path, stamp, c)
-
+    if not c.prepared: TEXT.check(unpacked, f"{path}; stream = true, with steps, reads it while training")
     records = records_of(c, path)
     found = sequences_of(records, c.unit, cut_of(c), c.prepared)
-    _check_unchanged(path, stamp)
+    if not path.is_file() or stamp_of(path) != stamp: raise ValueError(f"{path}: changed while being read; try again")
     return arrange(found, c, records.left_out, records.about())
 
 
@@ -435,11 +422,6 @@ def stamp_of(path: Path) -> tuple[int, int, int]:
     found = path.stat()
     return found.st_mtime_ns, found.st_size, found.st_ino
 
-
-def _check_unchanged(path: Path, stamp: tuple):
-    "Check that a file still has its `stamp_of`. ValueError if it changed."
-    if not path.is_file() or stamp_of(path) != stamp:
-        raise ValueError(f"{path}: changed while being read; try again")
 
 # %% ../../nbs/tasks/04_sequences.ipynb #b94e9125
 class SequencesTask(WrittenSequences):
@@ -521,8 +503,7 @@ class SequencesTask(WrittenSequences):
         if c.infill:
             return _make_examples(rows, split, c.infill, self.vocabulary, identity, source, rule_of(c, self.longest))
         example = lambda i: prefix_example((), rows[i], self.vocabulary)
-        length = rows.length if isinstance(rows, TokenRows) else lambda i: len(rows[i])
-        return Examples(len(rows), example, identity, source, lambda i: 1 + length(i))
+        return Examples(len(rows), example, identity, source, lambda i: 1 + len(rows[i]))
 
     def training_stream(self) -> Stream:
         """Return a stream of training sequences, tokenised while reading.
@@ -656,93 +637,6 @@ def _records_of(sequences: object, c: SequencesConfig) -> Records:
         raise ValueError(f"sequences={sequences[:20]!r}: a list of sequences is needed, not one string")
     if isinstance(sequences, Iterator): sequences = list(sequences)
     return read_records(sequences, c.column, format=c.format, where="sequences")
-
-# %% ../../nbs/tasks/04_sequences.ipynb #dk000003
-class InSplits:
-    """Iterator over split and tokens of a file's sequences. After a pass `about` holds the remaining fields of
-    `SequenceData`. ValueError as for `arrange` and `sequences_of`, and if the file changed meanwhile."""
-    def __init__(self, path: Path, stamp: tuple, c: SequencesConfig):
-        self.path = path
-        self.stamp = stamp
-        self.c = c
-        self.about = dict(stamp=list(stamp))
-        self.rows = 0
-        self.too_long = 0
-        self.shortest = math.inf
-        self.several = False  # True if a sequence has several tokens
-        self.word: Tokens | None = None  # first sequence that is one token of several characters
-
-    def __iter__(self) -> Iterator[tuple[str, Tokens]]:
-        c = self.c
-        records = records_of(c, self.path)
-        for row in token_rows(records, c.unit, cut_of(c), c.prepared):
-            self._note(row)
-            if not c.max_length or len(row) < c.max_length:
-                yield split_of(row, c.valid_share, c.test_share), row
-            else: self.too_long += 1
-
-        # known only at the end of a pass
-        _check_unchanged(self.path, self.stamp)
-        self._check(records)
-        left_out = Counter(records.left_out) + Counter({"longer than max_length": self.too_long})
-        self.about |= dict(left_out=left_out, note=records.about())
-
-    def _note(self, row: Tokens):
-        "Collect the statistics for `_check`."
-        self.rows += 1
-        self.shortest = min(self.shortest, len(row))
-        if len(row) > 1: self.several = True
-        elif self.word is None and len(row[0]) > 1: self.word = row
-
-    def _check(self, records: Records):
-        """Check a finished pass. ValueError for a file without sequences, with none short enough, or with only
-        single words."""
-        records.check_some()
-        if self.too_long == self.rows: _raise_none_fit(self.c, self.rows, self.shortest)
-        by_words = self.c.unit == "words" and not self.c.tokenizer
-        if by_words and self.word and not self.several:
-            check_unit([self.word], str(self.path))
-
-# %% ../../nbs/tasks/04_sequences.ipynb #dk000004
-def from_disk(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
-    """Read the sequences of a file through a cache on disk. They are encoded first if necessary; memory does not
-    grow with the file. ValueError as for `InSplits`; OSError if the cache cannot be written."""
-    place = _place(path, c)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with lock_file(place.with_name(f".{place.name}.lock")):
-        found = _load_splits(place, stamp)
-        if found is None:
-            pairs = InSplits(path, stamp, c)
-            write_splits(pairs, place, pairs.about)
-            found = read_splits(place)
-
-    digests = {split: found.digests.get(split, rows_digest(())) for split in SPLITS}
-    return SequenceData(
-        splits={split: found.rows.get(split, []) for split in SPLITS},
-        vocabulary=_vocabulary_of(set(found.tokens), c),
-        lengths=found.lengths,
-        left_out=Counter(found.about["left_out"]),
-        digests=_with_source(digests),
-        note=found.about["note"],
-    )
-
-
-def _place(path: Path, c: SequencesConfig) -> Path:
-    "Return the cache directory of a file and its settings."
-    tokenizer = file_digest(c.tokenizer) if c.tokenizer else ""
-    parts = [str(path), c.column, c.unit, tokenizer, c.max_length, c.valid_share, c.test_share, "records", c.format]
-    if c.prepared:
-        parts.append(c.prepared)  # conditional: keeps caches of versions without a limit valid
-    if c.subword_merges: parts.append(c.subword_merges)
-    name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-    return cache_directory() / "text" / name
-
-
-def _load_splits(place: Path, stamp: tuple) -> Splits | None:
-    "Load cached sequences of a file with this stamp. None if there are none, or they are damaged."
-    try: found = read_splits(place)
-    except (ValueError, FileNotFoundError): return None
-    return found if found.about["stamp"] == list(stamp) else None
 
 # %% ../../nbs/tasks/04_sequences.ipynb #if000020
 ATTEMPTS = 1000  # to draw a sequence that fits, before one is taken as it is

@@ -1,5 +1,6 @@
-"Data that does not fit in memory: orders by index, rows on disk, streams; each resumed in the middle of an epoch."
+"Large data: orders by index, files within a limit, streams; each resumed in the middle of an epoch."
 import random
+from gzip import compress
 from itertools import islice
 
 import pytest
@@ -13,10 +14,7 @@ from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
 from loflexmdm.process.states import prefix_example
 from loflexmdm.process.streams import UNLIMITED, Stream, shuffle_window, stream_batches
 from loflexmdm.support import random_numbers as permutations
-from loflexmdm.support.atomic_files import file_digest
-from loflexmdm.support.data_digests import row_digest, rows_digest
 from loflexmdm.support.random_numbers import Feistel, permutation
-from loflexmdm.support.shards import BLOCK, TokenRows, read_splits, write_splits
 from loflexmdm.tasks import sequences
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask
 from loflexmdm.training.batches import batches, epoch_indices, row_at
@@ -28,13 +26,6 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("LOFLEXMDM_CACHE", str(tmp_path / "cache"))
     sequences._read.cache_clear()
     return tmp_path / "cache"
-
-
-def on_disk(tmp_path, monkeypatch, text=None, **options):
-    "A task on a file, its sequences on the disk."
-    monkeypatch.setattr(sequences, "IN_MEMORY", 0)
-    (file := tmp_path / "words.txt").write_text("\n".join(WORDS) if text is None else text)
-    return SequencesTask(SequencesConfig(file=str(file), unit="characters", **options))
 
 
 # orders
@@ -66,78 +57,56 @@ def test_each_epoch_has_every_row_once_and_any_position_can_be_asked_for(monkeyp
     permutation.cache_clear()
 
 
-# rows on disk
+# texts of a file
 
-def test_rows_come_back_and_digests_are_those_of_lists(tmp_path):
-    rows = [tuple(w) for w in WORDS]
-    write_splits((("train" if i % 3 else "test", row) for i, row in enumerate(rows)), tmp_path / "d", size=BLOCK)
-    found = read_splits(tmp_path / "d")
-    train = [row for i, row in enumerate(rows) if i % 3]
-    assert list(found.rows["train"]) == train and len(found.rows["train"].rows.shards) > 1
-    assert [found.rows["train"][i] for i in (300, 0, 255, 256)] == [train[i] for i in (300, 0, 255, 256)]
-    assert found.digests["train"] == rows_digest(map(row_digest, train))
-    for name, _, digest in found.rows["train"].rows.shards: assert file_digest(tmp_path / "d" / name) == digest
-
-
-def test_a_wider_type_begins_a_new_shard(tmp_path):
-    rows = [(str(i),) for i in range(2 * BLOCK)]
-    write_splits((("train", row) for row in rows), tmp_path / "d")
-    found = read_splits(tmp_path / "d")
-    assert list(found.rows["train"]) == rows and len(found.rows["train"].rows.shards) == 2
-
-
-@pytest.mark.parametrize("keep", [0, 300, 900])
-def test_a_shard_that_shrinks_while_it_is_read_gives_one_line(tmp_path, keep):
-    write_splits((("train", row) for row in map(tuple, WORDS)), tmp_path / "d")
-    rows = read_splits(tmp_path / "d").rows["train"]
-    assert rows[0] == tuple(WORDS[0])
-    with open(tmp_path / "d/train-00000.arrow", "r+b") as f: f.truncate(keep)
-    with pytest.raises(ValueError, match="train-00000.arrow: cannot be read, it was removed, cut off") as e: list(rows)
-    assert "\n" not in str(e.value)
-
-
-def test_nothing_is_left_of_a_source_that_fails(tmp_path):
-    def pairs():
-        yield "train", ("a",)
-        raise ValueError("changed")
-    with pytest.raises(ValueError, match="changed"): write_splits(pairs(), tmp_path / "d")
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="no rows"): write_splits([], tmp_path / "d")
-
-
-# texts on disk
-
-def test_a_file_on_disk_is_the_same_data(tmp_path, monkeypatch):
-    disk = on_disk(tmp_path, monkeypatch, max_length=7)
+def test_a_file_is_the_same_data_as_a_list(tmp_path):
+    (file := tmp_path / "words.txt").write_text("\n".join(WORDS))
+    of_file = SequencesTask(SequencesConfig(file=str(file), unit="characters", max_length=7))
     memory = SequencesTask(SequencesConfig(unit="characters", max_length=7), WORDS)
-    assert isinstance(disk.splits["train"], TokenRows) and disk.rejections() == memory.rejections()
-    assert {s: list(r) for s, r in disk.splits.items()} == memory.splits and disk.vocabulary == memory.vocabulary
-    assert disk.data.digests == memory.data.digests and disk.longest == memory.longest == 6
+    assert of_file.rejections() == memory.rejections() and of_file.longest == memory.longest == 6
+    assert of_file.splits == memory.splits and of_file.vocabulary == memory.vocabulary
+    assert of_file.data.digests == memory.data.digests
     method = LoFlexMDM(memory.vocabulary, LoFlexMDMConfig(size="nano", max_length=7))
     made = memory.samples(Model(method), n=4, seed=0)
-    assert disk.score("test", made) == memory.score("test", made)
+    assert of_file.score("test", made) == memory.score("test", made)
 
 
-def test_a_changed_file_is_encoded_again_and_takes_the_others_place(tmp_path, monkeypatch, own_cache):
-    assert sum(on_disk(tmp_path, monkeypatch).sizes().values()) == len(WORDS)
-    assert sum(on_disk(tmp_path, monkeypatch, "\n".join(WORDS[:90])).sizes().values()) == 90
-    assert len([p for p in (own_cache / "text").iterdir() if p.is_dir()]) == 1
+def test_equal_tokens_of_a_file_are_one_object(tmp_path):
+    (file := tmp_path / "words.txt").write_text("alpha beta\nalpha gamma\n")
+    first, second = sequences.sequences_of(sequences.records_of(SequencesConfig(file=str(file))))
+    assert first[0] is second[0]
 
 
-def test_damage_of_the_cache_is_repaired(tmp_path, monkeypatch, own_cache):
-    sizes = on_disk(tmp_path, monkeypatch).sizes()
-    [shard] = (own_cache / "text").glob("*/train-00000.arrow")
-    shard.write_bytes(shard.read_bytes()[:-9] + b"x" * 9)
-    sequences._read.cache_clear()
-    task = SequencesTask(SequencesConfig(file=str(tmp_path / "words.txt"), unit="characters"))
-    assert task.sizes() == sizes and len(list(task.splits["train"])) == sizes["train"]
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    (file := tmp_path / "words.txt").write_text("ab\n" * 50)
+    read = sequences.sequences_of
+
+    def read_and_change(*args):
+        found = read(*args)
+        file.write_text("ab\n" * 51)
+        return found
+    monkeypatch.setattr(sequences, "sequences_of", read_and_change)
+    with pytest.raises(ValueError, match="words.txt: changed while being read; try again"):
+        SequencesTask(SequencesConfig(file=str(file), unit="characters")).sizes()
+
+
+@pytest.mark.parametrize("name, share", [("words.txt", 1), ("words.txt.gz", 4)])
+def test_a_file_too_large_for_memory_is_refused_with_the_way_to_read_it(tmp_path, monkeypatch, name, share):
+    (file := tmp_path / name).write_bytes(compress(b"ab\n" * 50) if share > 1 else b"ab\n" * 50)
+    size = share * file.stat().st_size
+    monkeypatch.setenv("LOFLEXMDM_MAX_TEXT", str(size - 1))
+    said = f"{name}; stream = true, with steps, reads it while training: {size} bytes of text; at most {size - 1}"
+    with pytest.raises(ValueError, match=said): SequencesTask(SequencesConfig(file=str(file))).sizes()
+    assert sum(SequencesTask(SequencesConfig(file=str(file), unit="characters", limit=9)).sizes().values()) == 9
+    monkeypatch.setenv("LOFLEXMDM_MAX_TEXT", str(size))
+    assert sum(SequencesTask(SequencesConfig(file=str(file), unit="characters")).sizes().values()) == 50
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_training_from_disk_resumes_in_the_middle_of_an_epoch(tmp_path, monkeypatch, pico, workers):
+def test_training_resumes_in_the_middle_of_an_epoch_without_a_table_of_rows(monkeypatch, tmp_path, pico, workers):
     monkeypatch.setattr(permutations, "TABLE", 0)
     permutation.cache_clear()
-    words = on_disk(tmp_path, monkeypatch).dataset()
+    words = SequencesTask(SequencesConfig(unit="characters"), WORDS).dataset()
     check_resumed(lambda directory, **options: trainer(words, directory, 10, **options), tmp_path, workers)
     permutation.cache_clear()
 
@@ -203,7 +172,7 @@ def test_a_source_that_shrinks_while_it_is_streamed(tmp_path):
     with pytest.raises(ValueError, match="m.smi: changed while being read"): list(islice(examples, 500))
 
 
-def test_molecules_are_collected_once_each_on_the_disk(tmp_path, monkeypatch):
+def test_molecules_are_collected_once_each(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "PART", 3)
     rows = ["CCO", "OCC", "CCN", "C(", "CCCl", "CCBr", "CCF", "CCN"]
     found = data.build_molecules(rows)
@@ -212,11 +181,3 @@ def test_molecules_are_collected_once_each_on_the_disk(tmp_path, monkeypatch):
     data.store(found, tmp_path / "m.arrow")
     kept = data.load_molecules(tmp_path / "m.arrow")
     assert kept.smiles == found.smiles and kept.texts == found.texts and kept.rejects == found.rejects
-
-
-def test_a_full_disk_is_an_error_of_the_system():
-    with data.Spool() as spool:
-        spool.add("C", "C")
-        spool.seen.execute("PRAGMA max_page_count = 1")
-        with pytest.raises(OSError, match="cannot be written .*full"):
-            for i in range(10_000): spool.add("C", str(i))

@@ -20,14 +20,13 @@ from loflexmdm.molecules.data import sources
 from loflexmdm.molecules.data.cleaning import ELEMENTS, REJECT_REASONS, Cleaning, clean, clean_chunk
 from loflexmdm.molecules.data.cleaning import molecule_split
 from loflexmdm.molecules.data.prepared import CACHE_VERSION, CHUNK_ROWS, build_molecules, clean_rows
-from loflexmdm.molecules.data.prepared import prepare, processes_for
+from loflexmdm.molecules.data.prepared import cache_directory, prepare, processes_for
 from loflexmdm.molecules.data.sources import HUB_ROWS, SOURCES, embedded_smiles
 from loflexmdm.molecules.data.records import read_smiles, smiles_and_texts
 from loflexmdm.molecules.data.sources import hub_smiles
 from loflexmdm.support.records import LeftOut
 from loflexmdm.molecules.notation import bracket_safe
 from loflexmdm.molecules.notation.bracket_safe import from_bracket_safe
-from loflexmdm.support.shards import cache_directory
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SMILES = list(islice(embedded_smiles("nci"), 300))
@@ -367,13 +366,11 @@ def test_versions_are_part_of_the_key(monkeypatch):
     assert key() == before and key("recap") != recap
 
 
-def test_the_slicer_is_part_of_the_key_where_fragments_are_and_the_first_notation_is_not_named():
-    "Entries of versions that had one notation keep their names."
+def test_the_slicer_is_part_of_the_key_where_fragments_are():
     key = lambda **options: molecule_data.cache_key(["x"], Cleaning(**options))
     assert key(notation="smiles", slicer="recap") == key(notation="smiles", slicer="hr") != key(notation="smiles")
     assert len({key(slicer=slicer) for slicer in ("brics", "recap", "hr")} | {key(notation="smiles")}) == 4
-    options = {name: value for name, value in Cleaning()._asdict().items() if name != "notation"}
-    parts = [molecule_data.CACHE_VERSION, ["x"], options, molecule_data.rdBase.rdkitVersion, ""]
+    parts = [molecule_data.CACHE_VERSION, ["x"], Cleaning()._asdict(), molecule_data.rdBase.rdkitVersion, ""]
     assert key() == hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
@@ -453,13 +450,14 @@ def test_columns_equal_sequences_of_the_same_strings():
     assert repr(found) == "Strings(3: 'C', 'CC', ...)"
 
 
-def test_a_spool_gives_every_molecule_once_whatever_the_size_of_its_parts(monkeypatch):
+def test_every_molecule_is_collected_once_whatever_the_size_of_the_parts(monkeypatch):
     monkeypatch.setattr(molecule_data, "PART", 2)
-    with molecule_data.Spool() as spool:
-        new = [spool.add(f"text {k}", "C" * k) for k in (1, 2, 1, 3, 4, 4, 5)]
-        texts, smiles = map(list, spool.columns())
-    assert new == [True, True, False, True, True, False, True]
-    assert texts == [f"text {k}" for k in range(1, 6)] and smiles == ["C" * k for k in range(1, 6)]
+    rows = ["C" * k for k in (1, 2, 1, 3, 4, 4, 5)]
+    found = molecule_data.collect([(rows[:4], [(f"text {len(s)}", s, ()) for s in rows[:4]]),
+                                   (rows[4:], [(f"text {len(s)}", s, ()) for s in rows[4:]])])
+    assert found.rejects == dict(duplicate=2) and found.examples["duplicate"] == [(3, "C"), (6, "CCCC")]
+    assert list(found.texts) == [f"text {k}" for k in range(1, 6)]
+    assert list(found.smiles) == ["C" * k for k in range(1, 6)]
 
 
 def test_a_cache_that_cannot_be_written(tmp_path):

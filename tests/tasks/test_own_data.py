@@ -18,7 +18,6 @@ from loflexmdm.samplers import Samples
 from loflexmdm.support.records import read_records
 from loflexmdm.support.registries import TASKS
 from loflexmdm.support.writers import write_texts
-from loflexmdm.tasks import sequences
 from loflexmdm.tasks.base import check_prompts, task_from
 from loflexmdm.tasks.sequences import UNITS, GapRule, SequencesConfig, SequencesTask, cut_into, divide
 from loflexmdm.tasks.sequences import infill_example, stretch
@@ -110,8 +109,7 @@ def test_a_path_is_a_file(tmp_path):
 
 # lengths
 
-def test_rows_far_longer_than_the_rest_are_named_with_what_leaves_them_out(tmp_path, monkeypatch):
-    monkeypatch.setenv("LOFLEXMDM_CACHE", str(tmp_path / "cache"))
+def test_rows_far_longer_than_the_rest_are_named_with_what_leaves_them_out(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("\n".join(WORDS[:150] + ["", "ab" * 2500] + WORDS[150:] + ["cd" * 2000]))
     options = dict(file=str(path), unit="characters")
@@ -121,11 +119,6 @@ def test_rows_far_longer_than_the_rest_are_named_with_what_leaves_them_out(tmp_p
     assert "--task-max-length 8 " in told
     shorter = SequencesTask(SequencesConfig(**options, max_length=8))
     assert shorter.sizes() == characters().sizes() and "much longer" not in shorter.summary()
-    # the same from the disk, whatever the size of the file
-    monkeypatch.setattr(sequences, "IN_MEMORY", 0)
-    sequences._read.cache_clear()
-    assert told in SequencesTask(SequencesConfig(**options)).summary()
-    sequences._read.cache_clear()
 
 
 # filling gaps

@@ -2,17 +2,13 @@
 
 `python tests/tasks/test_streamed_sequences.py DIR 20000 2000000` prints the most memory that passes over such files
 take."""
-import hashlib
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from contextlib import nullcontext
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -293,35 +289,3 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 if __name__ == "__main__":
     for size, most in zip(*peaks(Path(sys.argv[1]), *map(int, sys.argv[2:])), strict=True):
         print(f"a file of {size / 1e6:.0f} MB: {most / 1e6:.0f} MB")
-
-
-def test_where_encoded_sequences_lie(tmp_path):
-    "A limit has a place of its own."
-    c = SequencesConfig(file=str(tmp_path / "a.txt"), max_length=9)
-    parts = [str(tmp_path / "a.txt"), "", c.unit, "", 9, c.valid_share, c.test_share, "records", "auto"]
-    place = tmp_path / "cache" / "text" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-    assert sequences._place(tmp_path / "a.txt", c) == place
-    others = {sequences._place(tmp_path / "a.txt", replace(c, **{key: value})) for key, value in (
-        ("limit", 3), ("limit", 4), ("max_length", 8), ("unit", "characters"), ("valid_share", 0.2))}
-    assert len(others | {place}) == 6
-
-
-@pytest.mark.parametrize("unit, tokenizer, several, word, refused", [
-    ("words", "", False, ("abc",), True), ("words", "t.json", False, ("abc",), False),
-    ("characters", "", False, ("abc",), False), ("words", "", True, ("abc",), False), ("words", "", False, None, False),
-])
-def test_lists_of_words_are_refused_where_words_are_the_unit(unit, tokenizer, several, word, refused):
-    c = SimpleNamespace(unit=unit, tokenizer=tokenizer)
-    own = SimpleNamespace(c=c, rows=3, too_long=0, shortest=1, several=several, word=word, path="a.txt")
-    told = pytest.raises(ValueError, match="a.txt is a single word, such as 'abc'") if refused else nullcontext()
-    with told: sequences.InSplits._check(own, SimpleNamespace(check_some=lambda: None))
-
-
-@pytest.mark.parametrize("rows, several, word, shortest", [
-    ([("abc",), ("d",)], False, ("abc",), 1), ([("a", "b")], True, None, 2), ([("a",), ("b",)], False, None, 1),
-    ([("ab",), ("cd",), ("e", "f", "g")], True, ("ab",), 1),
-])
-def test_what_is_noted_of_rows(rows, several, word, shortest):
-    own = SimpleNamespace(rows=0, shortest=9, several=False, word=None)
-    for row in rows: sequences.InSplits._note(own, row)
-    assert (own.rows, own.several, own.word, own.shortest) == (len(rows), several, word, shortest)

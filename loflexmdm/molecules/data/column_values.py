@@ -19,13 +19,12 @@ from .cleaning import Cleaning
 from loflexmdm.molecules.data.prepared import (
     cache_key, clean_rows, content_of, digest_beside, files_content, read_or_make,
 )
-from .prepared import is_packaged, processes_for
+from .prepared import cache_directory, is_packaged, processes_for
 from .records import smiles_and_texts
 from .sources import BENCHMARKS, benchmark_files
 from ...support.atomic_files import file_digest, write_file
 from ...support.progress import progress_bar
 from ...support.records import number_in
-from ...support.shards import cache_directory
 
 # %% ../../../nbs/molecules/data/05_column_values.ipynb #ms000012
 REPLICATES = "median", "geometric mean"  # rules for several values of a molecule

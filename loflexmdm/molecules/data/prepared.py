@@ -5,16 +5,16 @@ was left out counted by reason."""
 
 # %% auto #0
 __all__ = ['CHUNK_ROWS', 'FEW', 'EXAMPLES', 'T', 'CACHE_VERSION', 'STORED', 'Strings', 'Picked', 'Molecules', 'in_chunks',
-           'processes_for', 'clean_rows', 'Spool', 'collect', 'build_molecules', 'cache_key', 'store', 'digest_beside',
-           'is_intact', 'load_molecules', 'read_or_make', 'Content', 'files_content', 'benchmark_content',
-           'hub_content', 'hub_commit', 'content_of', 'is_packaged', 'prepare', 'clean_source', 'source_line']
+           'processes_for', 'clean_rows', 'table_of', 'collect', 'build_molecules', 'cache_key', 'store',
+           'digest_beside', 'is_intact', 'load_molecules', 'cache_directory', 'read_or_make', 'Content',
+           'files_content', 'benchmark_content', 'hub_content', 'hub_commit', 'content_of', 'is_packaged', 'prepare',
+           'clean_source', 'source_line']
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #c2a29e32
 import hashlib
 import json
 import os
 import re
-import sqlite3
 import sys
 import tempfile
 import warnings
@@ -41,7 +41,6 @@ from ...support.notebook import code_span
 from ...support.progress import progress_bar
 from ...support.readers import ending_of
 from ...support.records import LeftOut, read_line
-from ...support.shards import cache_directory
 from ...support.worker_pool import end_with_parent, worker_pool
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #8b3c3fc3
@@ -137,76 +136,39 @@ def _clean_with(rows, options, processes):
 def _wait_for(chunk, future): return chunk, future.result()
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #sp000001
-class Spool:
-    """Distinct (text, SMILES) pairs in a temporary file, in constant memory.
-
-    SMILES seen so far are stored in a SQLite table by the first 16 bytes of their SHA-256. OSError if the disk is
-    full."""
-    def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="loflexmdm-", ignore_cleanup_errors=True)
-        self.path = Path(self.folder.name, "molecules.arrow")
-        self.rows, self.table = [], None
-
-        # temporary: durability is switched off for speed
-        self.seen = sqlite3.connect(Path(self.folder.name, "seen"), isolation_level=None)
-        self.seen.execute("PRAGMA journal_mode = OFF")
-        self.seen.execute("PRAGMA synchronous = OFF")
-        self.seen.execute("BEGIN EXCLUSIVE")
-        self.seen.execute("CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID")
-        return self
-
-    def __exit__(self, *_):
-        self.seen.close()
-        self.folder.cleanup()  # a mapped file stays until it is released
-
-    def add(self, text: str, smiles: str) -> bool:
-        "Add a molecule; return False for a duplicate."
-        digest = hashlib.sha256(smiles.encode()).digest()[:16]
-        try: new = self.seen.execute("INSERT OR IGNORE INTO seen VALUES (?)", (digest,)).rowcount
-        except sqlite3.Error as e: raise OSError(f"{self.folder.name}: cannot be written ({e})") from None
-        if not new: return False
-        self.rows.append((text, smiles))
-        if len(self.rows) >= PART: self._write()
-        return True
-
-    def _write(self):
-        import pyarrow as pa
-        schema = pa.schema([("texts", pa.string()), ("smiles", pa.string())])
-        if self.table is None: self.table = pa.ipc.new_file(str(self.path), schema)
-        columns = [[row[k] for row in self.rows] for k in (0, 1)]
-        self.table.write_batch(pa.record_batch(columns, schema=schema))
-        self.rows = []
-
-    def columns(self) -> tuple[Strings, Strings]:
-        "Return the columns of texts and SMILES; ends adding."
-        import pyarrow as pa
-        self._write()
-        self.table.close()
-        table = pa.ipc.open_file(pa.memory_map(str(self.path))).read_all()
-        return Strings(table["texts"]), Strings(table["smiles"])
+def table_of(rows: Iterable[tuple[str, str]]):
+    "Return the Arrow table of (text, SMILES) pairs, in parts of PART rows."
+    import pyarrow as pa
+    schema = pa.schema([("texts", pa.string()), ("smiles", pa.string())])
+    parts = (pa.record_batch([pa.array(c, pa.string()) for c in zip(*some)], schema=schema)
+             for some in in_chunks(rows, PART))
+    return pa.Table.from_batches(parts, schema)
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #0668ca91
 EXAMPLES = 3  # rejected rows kept per reason
 
 
 def collect(results: Iterable[tuple[list[str], list]]) -> Molecules:
-    """Collect distinct molecules from cleaned chunks and count the rest. They are in a temporary file, deleted with
-    them."""
-    rejects, examples, changes = Counter(), {}, Counter()
-    row = 0
-    with Spool() as spool:
-        for chunk, outcomes in results:
-            for raw, found in zip(chunk, outcomes, strict=True):
-                row += 1
-                if isinstance(found, str): reason = found
-                else:
-                    changes.update(found[2])
-                    if spool.add(*found[:2]): continue
-                    reason = "duplicate"
-                rejects[reason] += 1
-                text = raw.text if isinstance(raw, LeftOut) else raw
-                if rejects[reason] <= EXAMPLES: examples.setdefault(reason, []).append((row, text[:200]))
-        return Molecules(*spool.columns(), rejects, None, examples, changes)
+    "Collect distinct molecules from cleaned chunks, as an Arrow table in memory, and count the rest."
+    rejects, examples, changes, seen = Counter(), {}, Counter(), set()
+
+    def distinct() -> Iterator[tuple[str, str]]:
+        pairs = ((raw, found) for chunk, outcomes in results for raw, found in zip(chunk, outcomes, strict=True))
+        for row, (raw, found) in enumerate(pairs, 1):
+            if isinstance(found, str): reason = found
+            else:
+                changes.update(found[2])
+                reason = "duplicate" if found[1] in seen else ""
+                seen.add(found[1])
+            if not reason:
+                yield found[:2]
+                continue
+            rejects[reason] += 1
+            text = raw.text if isinstance(raw, LeftOut) else raw
+            if rejects[reason] <= EXAMPLES: examples.setdefault(reason, []).append((row, text[:200]))
+
+    table = table_of(distinct())
+    return Molecules(Strings(table["texts"]), Strings(table["smiles"]), rejects, None, examples, changes)
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #0668cb91
 def build_molecules(
@@ -245,8 +207,7 @@ def cache_key(identity: Sequence[str], options: Cleaning) -> str:
     ImportError for a slicer that needs safe-mol."""
     patterns = "" if options.slicer == "brics" else safe_mol_version(options.slicer)
     settings = options._asdict()
-    if options.notation == "bracket-safe": del settings["notation"]  # older cache entries stay valid
-    elif not notation_of(options.notation).fragments: settings["slicer"] = ""
+    if not notation_of(options.notation).fragments: settings["slicer"] = ""
     parts = [CACHE_VERSION, list(identity), settings, rdBase.rdkitVersion, patterns]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
@@ -258,16 +219,12 @@ def store(molecules: Molecules, path: Path):
     "Write an Arrow file atomically. Leftovers of earlier attempts are removed."
     import pyarrow as pa
     meta = {key: json.dumps(getattr(molecules, key)) for key in STORED}
-    schema = pa.schema([("texts", pa.string()), ("smiles", pa.string())], meta)
-    rows = zip(molecules.texts, molecules.smiles, strict=True)
+    table = table_of(zip(molecules.texts, molecules.smiles, strict=True)).replace_schema_metadata(meta)
     for old in path.parent.glob(f".{path.stem}.*.part"): old.unlink(missing_ok=True)
     handle, part = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as f:
-            with pa.ipc.new_file(f, schema) as writer:
-                for some in in_chunks(rows, PART):
-                    columns = [pa.array(column, pa.string()) for column in zip(*some)]
-                    writer.write_batch(pa.record_batch(columns, schema=schema))
+            with pa.ipc.new_file(f, table.schema) as writer: writer.write_table(table)
             f.flush()
             os.fsync(f.fileno())
         digest = file_digest(part)
@@ -307,6 +264,12 @@ def load_molecules(path: Path) -> Molecules | None:
     )
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #c189e4d1
+def cache_directory() -> Path:
+    "Return LOFLEXMDM_CACHE, or loflexmdm in the user's cache directory, which is XDG_CACHE_HOME or ~/.cache."
+    if own := os.environ.get("LOFLEXMDM_CACHE"): return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "loflexmdm"
+
+
 def read_or_make(
     path: Path,
     make: Callable[[], T],
