@@ -2,9 +2,9 @@
 
 Steps of whole generations of 512 columns, 128 rows at once, beside GPT-2 of Hugging Face of the same width and depth,
 autoregression and LoFlexMDM of the package, as written and compiled; the share of the GPU's peak in bfloat16 counts the
-products that torch counts. `flex` computes attention by `flex_attention`. `--stars SECONDS` trains star-hard at the
-paper's size. What FILE has already is not measured again, and the training continues from its checkpoints beside FILE,
-so that a run in short commands ends up whole. `--device cpu --size nano --rows 2 --columns 32` tries that it runs."""
+products that torch counts. `--stars SECONDS` trains star-hard at the paper's size. What FILE has already is not measured
+again, and the training continues from its checkpoints beside FILE, so that a run in short commands ends up whole.
+`--device cpu --size nano --rows 2 --columns 32` tries that it runs."""
 import argparse
 import json
 import statistics
@@ -18,55 +18,24 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bench import gpt2, stepping, their_step
 from gpu_runs import Bench, bandwidth
-from loflexmdm.networks import order_causal
 from loflexmdm.networks.transformer import SIZES
-from loflexmdm.process.states import collate, prefix_example
 from loflexmdm.support.atomic_files import write_file
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.compiling import fast_products
 from loflexmdm.training.recipes import recipe
-from ordered_length_runs import FORWARD, LATE, LEARNED, MASKS, WORDS, model
+from ordered_length_runs import FORWARD, LATE, LEARNED, MASKS, model
 
 PEAK = 989e12  # products in bfloat16 of a Hopper card, without sparsity, per second
 LO = dict(method="loflexmdm", order="learned", states=2)
-# method, rows of the batch relative to --rows, compiled, attention
+# method, rows of the batch relative to --rows, compiled
 CASES = (
-    ("gpt2", None, 1, False, "plain"), ("ar", dict(method="ar"), 1, False, "plain"),
-    ("forward", FORWARD, 1, False, "plain"), ("forward late", FORWARD | LATE, 1, False, "plain"),
-    ("learned late", LEARNED | LATE, 0.5, False, "plain"), ("loflexmdm", LO, 0.5, False, "plain"),
-    ("masks late", MASKS | LATE, 0.25, False, "plain"), ("forward", FORWARD, 1, False, "flex"),
-    ("forward late", FORWARD | LATE, 1, False, "flex"), ("learned late", LEARNED | LATE, 0.5, False, "flex"),
-    ("masks late", MASKS | LATE, 0.25, False, "flex"), ("gpt2", None, 1, True, "plain"),
-    ("ar", dict(method="ar"), 1, True, "plain"), ("forward late", FORWARD | LATE, 1, True, "flex"),
-    ("loflexmdm", LO, 0.5, True, "plain"), ("forward late", FORWARD | LATE, 1, True, "plain"),
+    ("gpt2", None, 1, False), ("ar", dict(method="ar"), 1, False),
+    ("forward", FORWARD, 1, False), ("forward late", FORWARD | LATE, 1, False),
+    ("learned late", LEARNED | LATE, 0.5, False), ("loflexmdm", LO, 0.5, False),
+    ("masks late", MASKS | LATE, 0.25, False), ("gpt2", None, 1, True), ("ar", dict(method="ar"), 1, True),
+    ("loflexmdm", LO, 0.5, True), ("forward late", FORWARD | LATE, 1, True),
 )
-CUT = order_causal.cut_of
-
-
-def use(attention: str):
-    "Read generations with `flex_attention` or, plain, with one product after another."
-    order_causal.cut_of = CUT if attention == "flex" else lambda kind, content: ()
-
-
-def close_to_plain(bench: Bench, settings: dict):
-    "Note how far loss and gradient with `flex_attention` are from those without, in float32, at several widths."
-    made = model(settings, 200, "nano").to(bench.device)
-    with torch.no_grad():
-        for p in made.parameters(): p += 0.1 * torch.randn_like(p) / max(p.shape[-1], 1) ** 0.5
-    for length in (70, 101, 128, 150):
-        texts = [[made.vocabulary.tokens[3 + (7 * i + i * k) % WORDS] for k in range(length - i)] for i in range(8)]
-        batch = collate([prefix_example((), text, made.vocabulary) for text in texts]).to(bench.device)
-        found = []
-        for attention in ("plain", "flex"):
-            use(attention)
-            made.zero_grad()
-            loss = made.loss(batch, torch.Generator(bench.device).manual_seed(0)).loss
-            loss.backward()
-            values = (p.grad.flatten() for p in made.parameters() if p.grad is not None)
-            found.append(torch.cat([loss.detach()[None], *values]))
-        far = float((found[0] - found[1]).abs().max())
-        bench.note(part="flex", about=str(settings), length=length, far=far, largest=float(found[0].abs().max()))
 
 
 def products(step) -> float:
@@ -77,11 +46,10 @@ def products(step) -> float:
 
 def step_case(bench: Bench, case: tuple, known: dict):
     "Note seconds, memory and the share of the peak of a training step."
-    name, settings, share, compiled, attention = case
+    name, settings, share, compiled = case
     args = bench.args
     rows = max(1, round(args.rows * share))
     bench.fresh()
-    use(attention)
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as directory, fast_products(bench.device):
         if settings is None:
@@ -97,11 +65,11 @@ def step_case(bench: Bench, case: tuple, known: dict):
         for _ in range(3): step()
         bench.wait()
         compiling = time.perf_counter() - begun
-        if name not in known and attention == "plain" and not compiled: known[name] = products(step)
+        if name not in known and not compiled: known[name] = products(step)
         times = bench.seconds(step, args.rounds)
     seconds = statistics.median(times)
     bench.note(part="step", method=name, size=args.size, rows=rows, columns=args.columns, compile=compiled,
-               attention=attention, seconds=seconds, least=times[0], most=times[-1],
+               seconds=seconds, least=times[0], most=times[-1],
                tokens_per_second=rows * args.columns / seconds, gigabytes=bench.gigabytes(), first=round(compiling, 1),
                products=known.get(name), peak_share=known.get(name, 0) / seconds / PEAK,
                weights=sum(p.numel() for p in made.parameters()))
@@ -110,7 +78,6 @@ def step_case(bench: Bench, case: tuple, known: dict):
 def stars(bench: Bench, seconds: float, out: Path):
     "Train star-hard by ordered insertion at the paper's size for some seconds, and answer test graphs."
     out.mkdir(exist_ok=True)
-    use("flex")
     options = dict(size=bench.args.size, order_size="small" if bench.gpu else "nano", query_blocks=1, schedule="flat",
                    batch_size=128 if bench.gpu else 2, lr=1e-3, warmup=50, precision="bfloat16", compile=False,
                    valid_every=10**6, save_every=10**6, workers=0, ema=0.99)
@@ -177,7 +144,6 @@ def main():
     begun = time.perf_counter()
     known = {row["method"]: row["products"] for row in rows_of(bench.out) if row.get("products")}
     attempt(bench, bandwidth)
-    for settings in (FORWARD, LEARNED | LATE, MASKS | LATE): attempt(bench, close_to_plain, settings)
     for case in CASES[args.first:]:
         if time.perf_counter() - begun > args.until: break
         if case[3] and not bench.gpu: continue
