@@ -63,7 +63,7 @@ BESIDE = dict(sample_gpt2=(32, 128, 512), train_gpt2=(128,), train_bert=(128,))
 # ordered insertion and masks in turns with autoregression: steps of 4,096 tokens, and samples of 64 columns
 LENGTHS, SAMPLE_ROWS, SAMPLE_COLUMNS = (32, 128, 512), (1, 32, 128), 64
 BY_LENGTH = dict(step=("forward_late", "learned_late", "masks_late"), sample=("forward", "forward_late"))
-DEAR = dict(kind="by_length", what="step", method="masks_late", length=512)  # ten seconds a step, left out
+LONGEST = dict(kind="by_length", what="step", method="forward_late", length=2048)
 COLUMNS, ROUNDS, SIDE = 64, 7, "tiny"  # of that size: four blocks of width 128, eight heads
 PARTS = "data", "forward", "backward", "optimiser"
 
@@ -84,7 +84,7 @@ def points(quick: bool) -> list[dict]:
                  sample=[dict(length=SAMPLE_COLUMNS, rows=rows) for rows in SAMPLE_ROWS])
     by_length = [dict(kind="by_length", what=what, method=method, **case)
                  for what, methods in BY_LENGTH.items() for method in methods for case in cases[what]]
-    by_length.remove(DEAR)
+    by_length.insert(len(LENGTHS), LONGEST)
     if importlib.util.find_spec("transformers") is None: beside = []
     single = [dict(kind="train", **p) for p in grown] + [dict(kind="sample", **p) for p in sampled]
     return single + pair + beside + several + by_length

@@ -145,6 +145,8 @@ def test_two_processes(library, monkeypatch):
     monkeypatch.setattr(mm, "CHUNK_MOLECULES", 10)
     mols = [j.mol for j in mm.judge(library[:40]) if j.mol]
     assert (mm.qed_sa(mols, processes=2) == mm.qed_sa(mols)).all()
+    one, two = (mm.properties([*library[:40], "C("], processes=n) for n in (1, 2))
+    assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k], equal_nan=True) for k in one)
 
 
 def test_missing_sa_script(monkeypatch, tmp_path):

@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 import pytest
 from rdkit import Chem
 
+from loflexmdm.molecules.data import prepared
+from loflexmdm.molecules.verbs import report as verb
 from loflexmdm.molecules.verbs.report import scores_in
 from loflexmdm.molecules.data.compounds import read_compounds
 from loflexmdm.molecules.data.records import read_smiles
@@ -59,6 +61,18 @@ def test_best_and_lowest():
 def test_no_molecule_at_all():
     page = report(["C1CC"])
     assert "invalid: syntax" in page and "<svg" not in page
+
+
+@pytest.mark.parametrize("more, processes", [((), 3), (("--processes", 1), 1), (("--processes", 2), 2)])
+def test_many_molecules_are_shared_by_all_cores(tmp_path, monkeypatch, more, processes):
+    seen = []
+    monkeypatch.setattr(prepared, "FEW", 3)
+    monkeypatch.setattr(prepared.os, "sched_getaffinity", lambda _: range(3), raising=False)
+    monkeypatch.setattr(verb, "report", lambda *args: seen.append(args[6]) or "")
+    (tmp_path / "a.smi").write_text("CCO\nCCN\nCCC\n")
+    assert call("report", tmp_path / "a.smi", *more)[0] == 0 and seen == [processes]
+    (tmp_path / "few.smi").write_text("CCO\nCCN\n")
+    assert call("report", tmp_path / "few.smi", *more)[0] == 0 and seen[1:] == [1 if processes == 3 else processes]
 
 
 def test_bars_have_the_heights_of_the_shares():
@@ -156,9 +170,9 @@ def test_no_molecule_is_parsed_or_scored_twice(monkeypatch):
     "The figures are those of `molecule_metrics` and `properties`, which parse texts, from one parse and one score."
     texts, known = [*ROWS, "CCO", "OCC"], ["Oc1ccccc1", "broken"]
     whole, table = metrics.molecule_metrics(texts, known), metrics.properties([*dict.fromkeys(texts)])
-    read, scored, judge, score = [], [], metrics._judge, metrics.qed_sa
+    read, scored, judge, score = [], [], metrics._judge, metrics._qed_sa
     monkeypatch.setattr(metrics, "_judge", lambda t: isinstance(t, str) and read.append(t) or judge(t))
-    monkeypatch.setattr(metrics, "qed_sa", lambda mols, *rest: scored.extend(mols) or score(mols, *rest))
+    monkeypatch.setattr(metrics, "_qed_sa", lambda mols: scored.extend(mols) or score(mols))
     f = figures_of(texts, known)
     assert f.metrics == whole and read == [t for t in (*texts, *known) if t is not None]
     assert len(scored) == whole.unique + 1  # of the reference

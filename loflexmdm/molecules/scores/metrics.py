@@ -198,15 +198,15 @@ def qed_sa(mols: Sequence[Chem.Mol], processes: int = 1, progress: bool = False)
 
     QED takes about a millisecond per molecule, nearly all the time of an evaluation; several processes pay off from
     some thousands of molecules (a script then needs its `if __name__ == "__main__":`)."""
+    return _by_chunks(_qed_sa, 2, mols, processes, progress)
+
+
+def _by_chunks(function: Callable, width: int, mols: Sequence[Chem.Mol], processes: int, progress: bool) -> np.ndarray:
+    "Compute `width` numbers for each molecule, chunks shared by processes: float64 (molecules, width)."
     chunks = [mols[i:i + CHUNK_MOLECULES] for i in range(0, len(mols), CHUNK_MOLECULES)]
-    with _mapper(processes) as run:
-        done = list(
-            tqdm(
-                run(_qed_sa, chunks), total=len(chunks), desc="QED and SA",
-                unit=f"x{CHUNK_MOLECULES}", disable=not progress,
-            )
-        )
-    return np.array([row for rows in done for row in rows], np.float64).reshape(-1, 2)
+    options = dict(total=len(chunks), desc="QED and SA", unit=f"x{CHUNK_MOLECULES}", disable=not progress)
+    with _mapper(processes) as run: done = list(tqdm(run(function, chunks), **options))
+    return np.array([row for rows in done for row in rows], np.float64).reshape(-1, width)
 
 
 def _qed_sa(mols: Sequence[Chem.Mol]) -> list[tuple[float, float]]:
@@ -330,12 +330,17 @@ def properties(
     qed and sa (no units), weight in g/mol, logp (Crippen), tpsa in square angstroms, sp3 (fraction of carbons that
     are sp3), and counts: heavy_atoms, rings, aromatic_rings, donors and acceptors of hydrogen bonds,
     rotatable_bonds."""
-    judged, compute = judge(smiles), rdMolDescriptors.Properties(list(DESCRIPTORS.values())).ComputeProperties
+    judged, names = judge(smiles), ("qed", "sa", *DESCRIPTORS)
     mols = [j.mol for j in judged if j.mol is not None]
-    out = np.full((len(judged), 2 + len(DESCRIPTORS)), np.nan)
-    described = np.array([list(compute(m)) for m in mols]).reshape(-1, len(DESCRIPTORS))
-    out[[j.mol is not None for j in judged]] = np.hstack([qed_sa(mols, processes, progress), described])
-    return dict(zip(("qed", "sa", *DESCRIPTORS), out.T))
+    out = np.full((len(judged), len(names)), np.nan)
+    out[[j.mol is not None for j in judged]] = _by_chunks(_described, len(names), mols, processes, progress)
+    return dict(zip(names, out.T))
+
+
+def _described(mols: Sequence[Chem.Mol]) -> list[tuple[float, ...]]:
+    compute = rdMolDescriptors.Properties(list(DESCRIPTORS.values())).ComputeProperties
+    return [(*scores, *compute(mol)) for scores, mol in zip(_qed_sa(mols), mols, strict=True)]
+
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #5e9e1071
 def wasserstein(a: np.ndarray, b: np.ndarray) -> float:

@@ -16,6 +16,7 @@ from ...cli.commands import Options, Parser, Signed, command, print_status
 from ...cli.common import add_force, add_reading, keep_existing, output_path
 from ..data.column_values import REPLICATES, Measured, combine_cells
 from ..data.compounds import Compounds, read_compounds
+from ..data.prepared import processes_for
 from ..data.records import MOLECULE_FORMATS
 from ..task import MoleculesTask
 from ..report import SHOWN, report
@@ -55,7 +56,7 @@ class ReportOptions(Options):
     by: str = "qed"  # property or column that ranks molecules
     replicates: str = "median"  # value of a molecule with several scores
     top: int = 12  # molecules and scaffolds shown
-    processes: int = 1  # processes
+    processes: int = 0  # processes; 0: all cores for 4,000 molecules or more
     title: str | None = None  # of the page; None: the file's name
     out: str | None = None  # page; None: the file's name with .html
     force: bool = False  # replace an existing file
@@ -73,7 +74,7 @@ def add_report(parser: Parser, argv: Sequence[str]):
            help=f"ranking column or property (-IC50: lowest first): {', '.join(PROPERTIES_BY)} [{default.by}]")
     option("--replicates", choices=REPLICATES, help=f"value of a molecule with several scores [{default.replicates}]")
     option("--top", type=int, metavar="N", help=f"number of molecules and scaffolds shown [{default.top}]")
-    option("--processes", type=int, metavar="N", help=f"processes, for thousands of molecules [{default.processes}]")
+    option("--processes", type=int, metavar="N", help="processes [all cores for 4,000 molecules or more]")
     option("--title", metavar="TEXT", help="title of the page [the file's name]")
     option("--out", metavar="FILE", help="page, .html [the file's name with .html]")
     add_force(parser)
@@ -99,7 +100,7 @@ def run_report(options: ReportOptions):
     leads = leads_in(table)
     names = {smiles: row.cell(table.name) for smiles, row in table.by_smiles().items()}
     page = report(as_read(table), options.title or path.name, known, by, options.top, found and found.values,
-                  options.processes, names, leads)
+                  processes_for(len(table.rows), options.processes), names, leads)
     for line in (*table.remarks, *score_remarks(found, column)): print_status(line)
     write_file(out, page)
     order = f"by {by.removeprefix('-')}, {'lowest' if by.startswith('-') else 'highest'} first"
