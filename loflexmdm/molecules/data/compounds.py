@@ -45,9 +45,10 @@ def standard(text: str | None, salts: str = "refuse") -> Standard:
     Isotopes, charges and stereochemistry are kept."""
     found = judge([text])[0]
     if found.reason not in ("", "several components"): return Standard("", found.reason)
-    with rdBase.BlockLogs(): mol, changes = standardise(Chem.MolFromSmiles(text), salts)
+    with rdBase.BlockLogs(): mol, changes = standardise(found.mol or Chem.MolFromSmiles(text), salts)
     if mol is None: return Standard("", found.reason)
-    again = judge([Chem.MolToSmiles(mol)])[0]
+    same = found.mol and "atom map removed" not in changes
+    again = judge([found.smiles if same else Chem.MolToSmiles(mol)])[0]
     return Standard(again.smiles or "", again.reason, changes if again.smiles else ())
 
 # %% ../../../nbs/molecules/data/09_compounds.ipynb #cp000108
