@@ -8,8 +8,8 @@ import time
 
 import torch
 
+from correctors import corrector_strength, sample_corrected
 from loflexmdm.methods.edit_flows import EditFlow
-from loflexmdm.methods.edit_sampling import corrector_strength, sample_corrected
 from loflexmdm.tasks.base import Task, task_from
 from method_runs import CORPORA, TRAIN, tables, text_scores
 from papl_runs import train_all

@@ -10,7 +10,6 @@ from loflexmdm.methods import sampling
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, FEWEST
 from loflexmdm.methods.base import by_length
 from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
-from loflexmdm.methods.edit_sampling import ThereAndBack
 from loflexmdm.methods.flexmdm import schedule_of
 from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig
 from loflexmdm.methods.planner_bounds import _log_weights
@@ -127,7 +126,7 @@ def test_a_bound_takes_64_states_unless_told_otherwise(name):
 ALONE = [kind for name, kind in fitting_samplers(("insert",)).items() if "(test)" not in name]  # not other tests'
 
 
-@pytest.mark.parametrize("kind", [*ALONE, ThereAndBack])
+@pytest.mark.parametrize("kind", ALONE)
 def test_every_sampler_counts_the_insertions_that_it_gives_up(kind):
     "Of two rows that would grow at once, each to its end; of two that stay as they are, none."
     for rate, rows in ((50.0, 2), (0.0, 0)):

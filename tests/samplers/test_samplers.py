@@ -9,7 +9,6 @@ import torch
 from pushing import LAW, LIMITS, PROMPTS, VOCABULARY, prompts, pushy
 
 from loflexmdm.exact.ctmc import as_batch, compare
-from loflexmdm.methods.edit_sampling import ThereAndBack
 from loflexmdm.process.clocks import clock_named
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import MASK, SPECIAL_TOKENS, Example, collate
@@ -229,7 +228,7 @@ def test_sampler_settings_are_checked(make):
 NONSENSE = "nonsense", -3.0, math.nan, [], {}, object()
 
 
-@pytest.mark.parametrize("cls", [*REGISTRY.usable().values(), ThereAndBack], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", REGISTRY.usable().values(), ids=lambda cls: cls.__name__)
 def test_every_field_of_every_sampler_is_checked(cls):
     "Each by name, whatever it is given."
     own = [f.name for f in fields(cls) if f.init]
@@ -240,7 +239,7 @@ def test_every_field_of_every_sampler_is_checked(cls):
 
 
 @pytest.mark.parametrize("wrong", [dict(hold="nonsense"), dict(window_ratio=-3.0), dict(window_ratio=2.0)])
-@pytest.mark.parametrize("cls", [TauLeaping, Ancestral, Euler, Remasking, ThereAndBack])
+@pytest.mark.parametrize("cls", [TauLeaping, Ancestral, Euler, Remasking])
 def test_fields_of_leaps_are_checked_in_all_of_them(cls, wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))): cls(**wrong)
 
