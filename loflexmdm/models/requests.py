@@ -111,7 +111,7 @@ def request_of(
     given, options = part(own), part(of_task - own)
     choices = part(settings.keys() - own - of_task)
     sampler = given.pop("sampler", base.sampler)
-    check_known(choices, own | of_task | known_choices(sampler))
+    if choices: check_known(choices, own | of_task | known_choices(sampler))
     more = dict(sampler=method.sampler(sampler, **choices), options={**base.options, **options})
     return replace(base, **more | given)
 
