@@ -15,10 +15,10 @@ from loflexmdm import load
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.data.sources import embedded_smiles
 from loflexmdm.molecules.notation.bracket_safe import tokenize
-from loflexmdm.molecules.orders import decodable, keep, order_table, structure_lead
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.process.states import collate, prefix_example
 from loflexmdm.samplers.event_driven import EventDriven
+from molecule_orders import decodable, keep, order_table, structure_lead
 from runs import COMMIT, ROOT, write_results
 
 RESULTS = ROOT / "experiments" / "results" / "smiles_order.json"

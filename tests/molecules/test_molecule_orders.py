@@ -1,5 +1,7 @@
 "Orders of generation of molecules: kinds of tokens, times with known answers, tables, pictures, and what is refused."
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,15 +12,16 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import generate
 from loflexmdm.molecules.notation.bracket_safe import split_attachments, to_bracket_safe, tokenize
 from loflexmdm.molecules.notation.bracket_safe import vocabulary_of
-from loflexmdm.molecules.orders import CATEGORIES, PAPER_TIMES, atom_tokens, categories
-from loflexmdm.molecules.orders import category_rates, category_times, decodable
-from loflexmdm.molecules.orders import keep, molecule_of, normalised_times, order_table
-from loflexmdm.molecules.orders import plot_generation, plot_molecule
-from loflexmdm.molecules.orders import plot_states
-from loflexmdm.molecules.orders import sample_categories, state_lines, structure_lead, summarise
+from loflexmdm.molecules.orders import CATEGORIES, atom_tokens, categories, category_rates, molecule_of
+from loflexmdm.molecules.orders import normalised_times, plot_generation, plot_molecule, plot_states, state_lines
+from loflexmdm.molecules.orders import summarise
 from loflexmdm.process.schedules import sample_event_taus
 from loflexmdm.process.states import MASK, Vocabulary
 from loflexmdm.samplers import Samples, Trajectory
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+from molecule_orders import PAPER_TIMES, category_times, decodable, keep, order_table  # noqa: E402
+from molecule_orders import sample_categories, structure_lead  # noqa: E402
 
 SMILES = (
     "CC(=O)Oc1ccccc1C(=O)O", "CCN(CC)CC(=O)Nc1c(C)cccc1C", "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
