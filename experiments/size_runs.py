@@ -18,8 +18,9 @@ from runs import COMMIT, ROOT, bound_of, held_out, processor
 from training_runs import Racer
 
 RESULTS = ROOT / "experiments" / "results" / "size_runs.jsonl"
-MARKS = 6, 12, 24, 60, 120, 180, 300, 600  # seconds after which a bound is noted
-ENTRANTS = dict(nano=(16, 4e-3), nano_32=(32, 4e-3), micro=(16, 4e-3), tiny=(16, 3e-3), tiny_8=(8, 3e-3))
+MARKS = 6, 12, 24, 40, 60, 120, 180, 300, 600  # seconds after which a bound is noted
+ENTRANTS = dict(nano=(16, 4e-3), nano_32=(32, 4e-3), nano_64=(64, 4e-3), nano_64_fast=(64, 6e-3),
+                micro=(16, 4e-3), micro_32=(32, 4e-3), tiny=(16, 3e-3), tiny_8=(8, 3e-3))
 HELD_OUT = 256
 
 

@@ -8,7 +8,7 @@ from loflexmdm.cli.commands import parse
 from loflexmdm.cli.train import recipe_of
 from loflexmdm.support import random_numbers
 from loflexmdm.support.writers import write_texts
-from loflexmdm.training import recipes
+from loflexmdm.training import first_run, recipes
 from loflexmdm.training.batches import passes
 from loflexmdm.training.first_run import FEWEST_STEPS, SECONDS, Choice, Cost, Entrant, choose, describe_choice
 from loflexmdm.training.recipes import ENTRANTS, entrants_for, is_small, recipe, recipe_from, complete_tables
@@ -219,3 +219,14 @@ def test_a_value_out_of_range_is_refused_before_data_is_read(lines, paces, monke
     for wrong in (dict(steps=0), dict(batch_size=-1), dict(size="large"), dict(unit="rows")):
         with pytest.raises(ValueError, match=next(iter(wrong))): recipe(lines, **wrong)
     assert not paces[1]
+
+
+@pytest.mark.parametrize("once, each, given, chosen", [
+    (0.023, 0.0003, None, 64), (0.0, 0.001, None, 16), (0.0, 0.4 / 16, None, 8), (1.0, 0.0, None, 4),
+    (0.02, 0.0, None, 128), (0.023, 0.0003, 5, 5),
+])
+def test_the_batch_is_doubled_where_that_is_cheap_and_leaves_enough_steps(monkeypatch, once, each, given, chosen):
+    built = []
+    monkeypatch.setattr(first_run, "step_cost", lambda size: Cost(size, once + each * size, 0.0))
+    assert first_run.batch_cost(lambda size: built.append(size) or size, given).batch_size == chosen
+    assert built == ([given] if given else [4 * 2 ** k for k in range(len(built))]) and max(built) <= 2 * chosen
