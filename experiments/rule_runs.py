@@ -1,15 +1,19 @@
-"""Samples under rules: their distribution and what they cost, `python experiments/rule_runs.py receptors molecules`.
+"""Samples under rules: their distribution and what they cost, `python experiments/rule_runs.py receptors molecules logs`.
 
 receptors: a small autoregressive model of `receptors.py human_T_beta`; for a letter, two motifs and a range of a gap,
 the lengths of samples under the rule against those of OLGA's sequences that satisfy it (runs/receptors/LAW-law.csv, if
 it is there, else the training data) and of the model's own free draws that do: total variation, beside what as many
 draws from the law itself would have; and the same for masked samples. molecules: `valid` at temperature 1 against
 free draws: valid ones, CPU seconds, and Fréchet's ChemNet distance of as many valid ones to molecules of a file of
-SMILES (--reference FILE.gz; needs the wheels molsets and fcd_torch).
+SMILES (--reference FILE.gz; needs the wheels molsets and fcd_torch). logs: two rules that timeouts and slow requests
+of a small log satisfy, whose neighbouring letters tell little of either: share of timeouts under the rule and among
+free draws that satisfy it.
 Rows go to experiments/results/rule_runs.json."""
 import argparse
 import gzip
 import random
+import re
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,10 +25,12 @@ from loflexmdm import load
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.sampling import generate
 from loflexmdm.molecules.scores.metrics import judge
-from loflexmdm.process.rules import Requirement
+from loflexmdm.process.rules import Regex, Requirement
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
+from loflexmdm.support.atomic_files import write_file
 from loflexmdm.support.random_numbers import seeded
 from loflexmdm.support.statistics import variation_floor
+from loflexmdm.training.recipes import recipe_from
 from moses_figures import activations, frechet, gaussian
 from runs import ROOT, note
 
@@ -35,6 +41,11 @@ RULES = (
     ("contains:W", None), ("contains:WGT", None), ("contains:RGWT", None),
     ("regex:.*", [*"CASS", "...{3,6}", *"F"]),
 )
+
+LOG_RULES = {
+    "timeout, or at least 100 ms": r"\d\d:\d\d [A-Z]+ (db|web)-\d (timeout after \d\d s|took \d{3,} ms)",
+    "the same from 12 on web-1": r"12:\d\d [A-Z]+ web-1 (timeout after \d\d s|took \d{3,} ms)",
+}
 
 
 def train(texts: Sequence[str], seed: int = 0) -> Autoregressive:
@@ -110,6 +121,37 @@ def receptors(n: int, seed: int):
             ))
 
 
+def log_line(rng: random.Random) -> str:
+    "Write a time, a level, a host and a message."
+    when, host = f"{rng.randrange(24):02}:{rng.randrange(60):02}", f"{rng.choice(['db', 'web'])}-{rng.randrange(1, 5)}"
+    if rng.random() < 0.2: return f"{when} ERROR {host} timeout after {rng.choice([10, 30, 60])} s"
+    return f"{when} {rng.choice(['INFO', 'INFO', 'WARN'])} {host} took {int(rng.lognormvariate(3, 1))} ms"
+
+
+def logs(n: int, seed: int):
+    "Draw lines of a log under rules."
+    rng, folder = random.Random(0), ROOT / "runs" / "rules"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(folder / "log.txt", "\n".join(log_line(rng) for _ in range(5000)))
+    task = dict(kind="text", unit="characters", format="lines", file=str(folder / "log.txt"))
+    train = dict(steps=STEPS, batch_size=16, optimiser="muon", lr=3e-3, warmup=20, ema=0.98, valid_every=STEPS)
+    recipe = recipe_from(dict(task=task, model=dict(method="ar", size="nano"), train=train))
+    with tempfile.TemporaryDirectory() as place: model = recipe.trainer(place, progress=False).fit()
+    free = model.sample(n=FREE, seed=1000 + seed).texts
+    for name, pattern in LOG_RULES.items():
+        those = [t for t in free if re.fullmatch(pattern, t)]
+        timeouts = lambda texts: round(sum("timeout" in t for t in texts) / max(len(texts), 1), 3)
+        for kind in ("conditional", "masked"):
+            begun = time.process_time()
+            found = model.sample(n=n, rule=Regex(pattern), law=kind, seed=seed)
+            note(RESULTS, dict(
+                name=f"logs {name} {kind} {seed}", rule=name, kind=kind, draws=n,
+                satisfied=sum(bool(re.fullmatch(pattern, t)) for t in found.texts), p=found.rule.probability,
+                p_free=len(those) / FREE, timeouts=timeouts(found.texts), timeouts_free=timeouts(those),
+                disagrees=found.rule.disagrees, cpu_seconds=round(time.process_time() - begun, 1), steps=STEPS,
+            ))
+
+
 def molecules(name: str, n: int, seed: int, reference: Path | None):
     "Draw valid molecules, and as many freely."
     model = load(name)
@@ -134,7 +176,7 @@ def molecules(name: str, n: int, seed: int, reference: Path | None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="+", choices=("receptors", "molecules"))
+    parser.add_argument("what", nargs="+", choices=("receptors", "molecules", "logs"))
     parser.add_argument("-n", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--models", nargs="+", default=["molecules-leads", "molecules-chembl"])
@@ -142,6 +184,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     if "receptors" in args.what: receptors(args.n, args.seed)
+    if "logs" in args.what: logs(args.n, args.seed)
     if "molecules" in args.what:
         for name in args.models: molecules(name, args.n, args.seed, args.reference)
 

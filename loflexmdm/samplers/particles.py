@@ -103,8 +103,11 @@ class Proposal:
     the step multiplies each weight by."""
     rightwards: ClassVar[bool] = False  # whether tokens come at the end of gaps
 
-    def __init__(self, sampler: Sampler, requirement: Requirement, limits: Limits, lookahead: Lookahead | None = None):
-        self.rule, self.limits, self.lookahead = requirement, limits, lookahead
+    def __init__(
+        self, sampler: Sampler, requirement: Requirement, limits: Limits, lookahead: Lookahead | None = None,
+        power: float = 1.0,
+    ):
+        self.rule, self.limits, self.lookahead, self.power = requirement, limits, lookahead, power
         self.automaton = requirement.automaton
         self.free = sampler  # whose distribution is that of free draws
         self.sampler = self.add_to(sampler)
@@ -137,7 +140,11 @@ class Proposal:
                 if new is not None: new.resume(before, self.index, columns)
         self.index = None
         ones = torch.ones(len(x.tokens), dtype=torch.float64)
-        self.now = ones if self.chances is None else self.chances.now.clamp_min(LEAST)
+        self.now = ones if self.chances is None else self.guess(self.chances.now)
+
+    def guess(self, probability: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        "Return what the weights count on: a probability under the lookahead, to a power, and never 0."
+        return probability.clamp_min(LEAST) ** self.power
 
     def keep(self, rows: Int[Tensor, " rows"]):
         "Continue with some rows."
@@ -252,8 +259,8 @@ class NextToken(Proposal):
         possible[:, -1] = self.possible.ends(self.last, self.room)
         h = torch.ones_like(possible, dtype=torch.float64)
         if self.chances is not None:
-            h[:, k] = self.chances.tokens(self.last).clamp_min(LEAST)
-            h[:, -1] = self.chances.ends(self.last).clamp_min(LEAST)
+            h[:, k] = self.guess(self.chances.tokens(self.last))
+            h[:, -1] = self.guess(self.chances.ends(self.last))
         h = h * possible
         for prefixes in self.rule.prefixes: h = h * self.readable(prefixes)
         return h
@@ -297,7 +304,7 @@ class NextEvent(Proposal):
         else:
             # gaps that are hardly likely are judged once one is drawn; until then they count as the row does now
             first = int(column.masked_fill(p[:, :-1] < RARE, self.possible.columns - 1).amin())
-            among = self.possible.gaps(self.room, first) * self.chances.gaps(first).clamp_min(LEAST)
+            among = self.possible.gaps(self.room, first) * self.guess(self.chances.gaps(first))
             among = torch.where(columns_of(self.x) < first, self.now[:, None], among)
         self.in_gap = among
         ends = self.possible.accepted[:, None].double()
@@ -310,7 +317,7 @@ class NextEvent(Proposal):
         column, k = column.cpu(), self.automaton.tokens
         p = nucleus(without_special(logits.double().cpu()), self.free.top_p, self.free.temperature)
         h = self.possible.tokens(column, self.room)[:, :p.shape[1]].double()
-        if self.chances is not None: h[:, k] *= self.chances.tokens(column).clamp_min(LEAST)
+        if self.chances is not None: h[:, k] *= self.guess(self.chances.tokens(column))
         proposed, total = chosen_among(p, h)
         chosen = self.in_gap[torch.arange(len(column)), column].clamp_min(LEAST)
         self.of_token = total - chosen.log()
