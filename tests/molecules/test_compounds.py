@@ -1,6 +1,7 @@
 "Compounds of files: names, other columns and one rule for salts in every command of molecules."
 import csv
 import gzip
+import time
 
 import pytest
 
@@ -154,3 +155,13 @@ def test_spaces_around_names_are_left_out_and_said(write, ending, tmp_path):
 def test_a_table_whose_cells_are_all_blank_has_no_molecule(tmp_path):
     (tmp_path / "a.csv").write_text(",,\n,,\n")
     with pytest.raises(ValueError, match="a.csv"): read_compounds(tmp_path / "a.csv")
+
+
+def test_long_molecules_are_read_once_and_a_file_of_many_is_refused(tmp_path):
+    "A packed file may hold thousands of molecules of thousands of atoms, each of which takes RDKit seconds."
+    place = tmp_path / "long.csv"
+    place.write_text("smiles\n" + ("C" * 1500 + "\n") * 400)
+    begun = time.process_time()
+    assert len(read_compounds(place).rows) == 400 and time.process_time() - begun < 5
+    place.write_text("smiles\n" + "".join("C" * (14_000 + i) + "\n" for i in range(60)))
+    with pytest.raises(ValueError, match="seconds for its long molecules.*LOFLEXMDM_MAX_READING"): read_compounds(place)
