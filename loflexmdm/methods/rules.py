@@ -33,7 +33,7 @@ from ..support.random_numbers import seed_of, seed_of_try
 # %% ../../nbs/methods/29_rules.ipynb #08251d02
 PARTICLES = 32  # of a row; and its free draws before, so that particles at most double the cost
 MOST_TRIES = 100  # free draws of a row before particles without a lookahead, or where there are none
-POWERS, TRIALS = (1.0, 0.5, 0.0), 2  # powers of the lookahead, and trial draws from a prompt with each
+POWERS, TRIALS = (1.0, 0.5, 0.0), 8  # powers of the lookahead, and trial draws from a prompt with each
 GAP_DRAWS = 500  # free draws from which the lookahead is made
 LAWS = ("conditional", "masked")
 _GAPS: WeakKeyDictionary = WeakKeyDictionary()  # what it was made for, and the model of gaps, of each method
@@ -105,7 +105,8 @@ class RuledDraw:
         prompt = tuple(row.tokens[valid].tolist()), tuple(row.open[valid].tolist())
         if prompt not in self.powers:
             trials, seeds = row.rows([0] * TRIALS), [seed_of(k, "trial") for k in range(TRIALS)]
-            draw = lambda power: draw_particles(self.network, trials, self.with_power(power), seeds, self.particles)
+            few = max(1, self.particles // 4)  # estimates spread more, so that their means differ more
+            draw = lambda power: draw_particles(self.network, trials, self.with_power(power), seeds, few)
             self.powers[prompt] = max(POWERS, key=lambda power: sum(draw(power).log_probability))
         return self.powers[prompt]
 
