@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['RENAMED', 'CONSTANTS', 'FREQUENCIES', 'TRUNK', 'PUBLISHED', 'our_name', 'Parts', 'refuse', 'check_family',
-           'split_parts', 'check_constants', 'check_values', 'check_padding', 'trunk_of', 'parameter_count',
-           'Published', 'token_names', 'read_parts', 'of_counts', 'with_order', 'config_of', 'weights_of',
-           'check_names', 'import_published']
+           'split_parts', 'check_constants', 'check_values', 'check_padding', 'trunk_of', 'Published', 'token_names',
+           'read_parts', 'of_counts', 'with_order', 'config_of', 'weights_of', 'check_names', 'import_published']
 
 # %% ../../nbs/models/07_import_published.ipynb #im000004
 import os
@@ -145,16 +144,6 @@ def trunk_of(trunk: Mapping[str, Tensor], heads: int, path: object) -> Trunk:
     )
     try: return sizes.check()
     except ValueError as e: refuse(path, str(e))
-
-
-def parameter_count(trunk: Trunk, tokens: int, own_heads: int = 1, logits: bool = True) -> int:
-    "Count the parameters of a network of these sizes: the trunk, a token head, and rate heads."
-    d, c, f = trunk.width, trunk.cond, trunk.hidden
-    block = 2 * d + 4 * d * d + 2 * d * f + f + d + 6 * d * (c + 1)
-    rate = 2 * d * (c + 1) + d + d * (d + 1) + d + 1
-    head = d + d * tokens + 2 * d * (c + 1)
-    time = c * 257 + c * (c + 1)
-    return tokens * d + time + trunk.depth * block + own_heads * rate + logits * head
 
 # %% ../../nbs/models/07_import_published.ipynb #im000042
 class Published(NamedTuple):

@@ -8,7 +8,7 @@ from rdkit import Chem
 from rdkit.Chem import QED, Crippen, Descriptors
 
 from loflexmdm.molecules.scores.desirability import DESCRIPTORS, MAKERS, TRANSFORMS, Goal, Goals, read_goals
-from loflexmdm.molecules.scores.desirability import double_sigmoid, external_process, reverse_sigmoid, sigmoid
+from loflexmdm.molecules.scores.desirability import double_sigmoid, reverse_sigmoid, sigmoid
 from loflexmdm.molecules.scores.desirability import weighted_mean
 from loflexmdm.molecules.scores.objectives import Scorer, load_objective
 from commands import call, refused
@@ -152,7 +152,6 @@ def test_the_command_refuses_a_wrong_file_in_one_line(tmp_path, monkeypatch):
 
 
 ENDS = "*c1ccccc1.*N1CCOCC1"
-PROCESS = "import json, sys; print(json.dumps(dict(payload=dict(score=[len(s.strip()) for s in sys.stdin]))))"
 
 
 @pytest.mark.parametrize("component, value", [
@@ -168,32 +167,6 @@ def test_a_goal_of_the_linker(component, value, tmp_path):
     with pytest.raises(ValueError, match="needs params.ends"): read_goals(write(tmp_path / "no.toml", one(component)))
     other = one(component, f", params = {{ends = '{ENDS}', endz = 1}}")
     with pytest.raises(ValueError, match="endz"): read_goals(write(tmp_path / "other.toml", other))
-
-
-def test_a_process_scores_where_it_is_allowed(tmp_path):
-    params = f", params = {{executable = '{sys.executable}', args = ['-c', '{PROCESS}'], timeout = 30}}"
-    file = write(tmp_path / "process.toml", one("ExternalProcess", params))
-    assert load_objective(str(file), allow_code=True)("CCO") == pytest.approx(3)
-    with pytest.raises(ValueError, match="allow_code=True"): load_objective(str(file))
-    with pytest.raises(ValueError, match="available in `optimize` only"): read_goals(file)
-
-
-@pytest.mark.parametrize("code, message", [
-    ("raise SystemExit('no receptor')", r"ended with 1 \(no receptor\)"), ("print(3)", "must be JSON"),
-    ("import time; time.sleep(9)", "took longer than 0.5 s"),
-    ("print('{\"payload\": {\"score\": []}}')", "must be JSON"),
-    ("import json, sys; print(json.dumps(dict(payload=dict(score=json.load(sys.stdin)['smiles']))))", "must be JSON")])
-def test_a_process_that_fails_says_so_in_a_line(code, message):
-    measure = external_process(sys.executable, ["-c", code], timeout=0.5 if "sleep" in code else 30, input="json")
-    with pytest.raises(ValueError, match=message) as caught: measure(Chem.MolFromSmiles("C"))
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("settings, message", [
-    (dict(executable="none-such"), "cannot be started"), (dict(executable="x", input="xml"), "lines, json"),
-    (dict(executable="x", timeout=0), "timeout=0"), (dict(executable="x", timeout="1"), "timeout='1'")])
-def test_processes_that_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message): external_process(**settings)(Chem.MolFromSmiles("C"))
 
 
 def test_stages_count_one_after_the_other():

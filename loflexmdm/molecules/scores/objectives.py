@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator
 
-from .desirability import external_process, read_goals
+from .desirability import read_goals
 from ...support.limits import clipped_line
 from ...support.readers import is_file
 from ...support.registries import check_code_allowed, permit_code, did_you_mean
@@ -105,12 +105,8 @@ def _load_goals(file: str, allow_code: bool) -> Callable[[str], float]:
         if spec not in OBJECTIVES: check_code_allowed("function", spec)
         return load_objective(spec, allow_code)
 
-    def external(**params) -> Callable:
-        check_code_allowed("executable", str(params.get("executable", "")))
-        return external_process(**params)
-
     try:
-        with permit_code(allow_code): return read_goals(file, load, external)
+        with permit_code(allow_code): return read_goals(file, load)
     except (OSError, ValueError) as e: raise ValueError(f"objective={file!r}: {_describe(e)}") from None
 
 
