@@ -1,10 +1,10 @@
 """Nats per line after some CPU seconds of training, beside a plain GPT of the same size.
 
-    python experiments/plain_gpt.py FILE [--seconds 40] [--seeds 0 1 2] [--entrants ar plain "plain, sorted"] [--out ROWS]
+    python experiments/plain_gpt.py FILE [--seconds 40] [--seeds 0 1 2] [--entrants ar plain] [--rows 16] [--out OUT]
 
 FILE has one sequence per line, cut into characters: `code_lines.py` and `log_lines.py` write two, and
 `regret_runs.names` the names. Rows of experiments/results/plain_gpt.jsonl say what their file is (`--about`). Runs whose
-rows are in ROWS are left out. All train on the same lines, 16 a step, for the same seconds of one
+rows are in OUT are left out. All train on the same lines, as many a step, for the same seconds of one
 core, with rates that fall to their last value when the time is over; the bound is that of the same held-out lines, and
 exact. The plain GPT is torch's own layers: learned positions, LayerNorm, AdamW, cross-entropy."""
 import argparse
@@ -27,7 +27,7 @@ from loflexmdm.training.log import JsonLines
 from loflexmdm.training.recipes import recipe_from
 from runs import COMMIT, bound, processor
 
-ROWS, POOL = 16, 50  # lines of a step, and steps whose lines are sorted together
+ROWS, POOL = 16, 50  # lines of a step if not given, and steps whose lines are sorted together
 RATE, WARMUP = 3e-3, 50
 ENTRANTS = {
     "plain": False,
@@ -59,20 +59,20 @@ class PlainGPT(nn.Module):
         return nats.masked_fill(tokens == PAD, 0.0)
 
 
-def lines(task: Task, seed: int, grouped: bool) -> Iterator[Tensor]:
-    "Yield batches of the task's lines, at random or of similar length."
+def lines(task: Task, seed: int, grouped: bool, size: int) -> Iterator[Tensor]:
+    "Yield batches of `size` of the task's lines, at random or of similar length."
     data, draw = task.dataset("train"), torch.Generator().manual_seed(seed)
     while True:
-        rows = torch.randint(len(data), (POOL * ROWS,), generator=draw).tolist()
+        rows = torch.randint(len(data), (POOL * size,), generator=draw).tolist()
         made = [data[i] for i in rows]
         if grouped: made.sort(key=lambda e: len(e.tokens))
-        for k in torch.randperm(POOL, generator=draw).tolist(): yield collate(made[k * ROWS:(k + 1) * ROWS]).tokens
+        for k in torch.randperm(POOL, generator=draw).tolist(): yield collate(made[k * size:(k + 1) * size]).tokens
 
 
-def trained_gpt(task: Task, seed: int, seconds: float, grouped: bool) -> tuple[list[float], int, int]:
+def trained_gpt(task: Task, seed: int, seconds: float, size: int, grouped: bool) -> tuple[list[float], int, int]:
     "Train the plain GPT; return nats per line with their error, steps and tokens."
     torch.manual_seed(seed)
-    model, stream = PlainGPT(len(task.vocabulary), task.max_length), lines(task, seed, grouped)
+    model, stream = PlainGPT(len(task.vocabulary), task.max_length), lines(task, seed, grouped, size)
     optimiser = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.99), fused=True)
     steps = tokens = 0
     began = time.process_time()
@@ -80,7 +80,7 @@ def trained_gpt(task: Task, seed: int, seconds: float, grouped: bool) -> tuple[l
         rate = RATE * min((steps + 1) / WARMUP, 0.1 + 0.45 * (1 + math.cos(math.pi * share)))
         for group in optimiser.param_groups: group["lr"] = rate
         batch = next(stream)
-        (model(batch).sum() / ROWS).backward()
+        (model(batch).sum() / size).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 100.0)
         optimiser.step()
         optimiser.zero_grad()
@@ -94,9 +94,9 @@ def held(task: Task, n: int = 512) -> PartialSequences:
     return collate([data[i] for i in range(min(n, len(data)))])
 
 
-def trained(task: dict, model: dict, seed: int, seconds: float) -> tuple[list[float], int, int]:
+def trained(task: dict, model: dict, seed: int, seconds: float, size: int) -> tuple[list[float], int, int]:
     "Train a model of ours with the settings of a first run; the same figures."
-    settings = dict(task=task, model=model, train=dict(seed=seed, batch_size=ROWS, steps=10**6, compile=False))
+    settings = dict(task=task, model=model, train=dict(seed=seed, batch_size=size, steps=10**6, compile=False))
     recipe = recipe_from(settings)
     with tempfile.TemporaryDirectory() as directory:
         trainer = recipe.trainer(directory, "cpu", progress=False)
@@ -126,6 +126,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--entrants", nargs="+", default=["plain", "plain, sorted", "ar"], choices=list(ENTRANTS))
+    parser.add_argument("--rows", type=int, default=ROWS, help=f"lines of a step [{ROWS}]")
     parser.add_argument("--about", help="what the file is and where it comes from")
     parser.add_argument("--out", type=Path, help="a file to which rows are added, as JSON lines")
     args = parser.parse_args()
@@ -135,11 +136,11 @@ def main():
     there = JsonLines(args.out).rows() if args.out else []
     for seed in args.seeds:
         for name in args.entrants:
-            row = dict(name=name, file=args.file.name, seed=seed, seconds=args.seconds)
-            if any(row.items() <= other.items() for other in there): continue
+            row = dict(name=name, file=args.file.name, seed=seed, seconds=args.seconds, rows=args.rows)
+            if any(row.items() <= (dict(rows=ROWS) | other).items() for other in there): continue
             how = ENTRANTS[name]
-            if isinstance(how, bool): nats, steps, tokens = trained_gpt(made, seed, args.seconds, how)
-            else: nats, steps, tokens = trained(task, how, seed, args.seconds)
+            if isinstance(how, bool): nats, steps, tokens = trained_gpt(made, seed, args.seconds, args.rows, how)
+            else: nats, steps, tokens = trained(task, how, seed, args.seconds, args.rows)
             row |= dict(nats=nats, steps=steps, tokens_per_second=round(tokens / args.seconds), about=args.about,
                         commit=COMMIT, processor=processor())
             print(json.dumps(row), flush=True)
