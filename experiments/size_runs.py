@@ -19,8 +19,10 @@ from training_runs import Racer
 
 RESULTS = ROOT / "experiments" / "results" / "size_runs.jsonl"
 MARKS = 6, 12, 24, 40, 60, 120, 180, 300, 600  # seconds after which a bound is noted
-ENTRANTS = dict(nano=(16, 4e-3), nano_32=(32, 4e-3), nano_64=(64, 4e-3), nano_64_fast=(64, 6e-3),
-                micro=(16, 4e-3), micro_32=(32, 4e-3), tiny=(16, 3e-3), tiny_8=(8, 3e-3))
+ENTRANTS = dict(  # sizes with lines of a step and rate
+    nano=(16, 4e-3), nano_fast=(16, 6e-3), nano_32=(32, 4e-3), nano_64=(64, 4e-3), nano_64_fast=(64, 6e-3),
+    micro=(16, 4e-3), micro_32=(32, 4e-3), tiny=(16, 3e-3), tiny_8=(8, 3e-3),
+)
 HELD_OUT = 256
 
 
