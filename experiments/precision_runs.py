@@ -23,7 +23,7 @@ from runs import ROOT, bound_of, held_out, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "precision_runs.json"
 PRECISIONS = "float32", "bfloat16"
-STEPS, BATCH, HELD_OUT = dict(nano=600, small=40), 16, 1024
+STEPS, BATCH, HELD_OUT = dict(nano=300, small=24), 16, 1024
 INSTRUCTIONS = "avx2", "avx512f", "avx512_bf16", "amx_bf16"
 
 
