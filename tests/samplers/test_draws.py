@@ -16,6 +16,7 @@ def test_nucleus():
         assert (nucleus(p.log(), top_p) > 0).sum() == kept
         torch.testing.assert_close(nucleus(p.log(), top_p).sum(), torch.tensor(1.0, dtype=torch.float64))
     torch.testing.assert_close(nucleus(p.log(), temperature=0.5), p**2 / (p**2).sum())
+    assert (nucleus(torch.tensor([0.0, -50.0])) > 0).all(), "a nucleus of all is the distribution"
     assert nucleus(torch.tensor([1000.0, 999.0, -torch.inf]), temperature=1e-300).tolist() == [1, 0, 0]
 
 

@@ -1,0 +1,87 @@
+"Particles: their weights, what resampling draws, and what is recorded of them."
+import math
+
+import pytest
+import torch
+from registered import VOCABULARY, build, registered
+
+from loflexmdm.methods.sampling import encode_prompts
+from loflexmdm.process.rules import Requirement
+from loflexmdm.samplers import Limits
+from loflexmdm.samplers.particles import (
+    Chosen, Finished, ancestors, chosen_among, draw_particles, effective_number, log_mean, number_of, one_of, only_end,
+    proposal_of,
+)
+
+
+@pytest.fixture(autouse=True)
+def parts(monkeypatch): registered(monkeypatch)
+
+
+def drawn(rule: str, seeds: list[int], particles: int = 4, record: bool = False, n: int = 3) -> Chosen:
+    "Particles of a model under a rule, without a lookahead."
+    method = build("ar")
+    rows = method.begin(encode_prompts(None, n, VOCABULARY, 8), 8, seeds)
+    limits = Limits(method.tau_max, 8, 0, method.channels, 8)
+    proposal = proposal_of(method.default_sampler, method.channels)(
+        method.default_sampler, Requirement.of(rule, VOCABULARY), limits)
+    with torch.inference_mode(): return draw_particles(method, rows, proposal, seeds, particles, record)
+
+
+def test_frames_are_the_sequence_at_every_change():
+    for one in drawn("length:3-5", [4, 5, 6], record=True).found:
+        texts = [tokens for _, tokens in one.frames]
+        assert texts[0] == [] and texts[-1] == one.tokens
+        assert [len(t) for t in texts] == list(range(len(one.tokens) + 1))
+        assert all(text == one.tokens[:len(text)] for text in texts)
+    assert not drawn("length:3-5", [4, 5, 6]).found[0].frames
+
+
+def test_a_sample_depends_on_its_own_seed():
+    together = drawn("contains:b", [4, 5, 6])
+    for i, seed in enumerate((4, 5, 6)):
+        alone = drawn("contains:b", [seed], n=1)
+        assert alone.found[0].tokens == together.found[i].tokens
+        assert alone.log_probability[0] == pytest.approx(together.log_probability[i])
+    assert drawn("contains:b", [7, 8, 9]).found != together.found
+
+
+def test_what_a_finished_particle_says():
+    for one in drawn("length:2-4", [1, 2, 3]).found:
+        assert 2 <= len(one.tokens) <= 4 and one.free == [True] * len(one.tokens)
+        assert all(len(times) == len(one.tokens) for times in one.times)
+
+
+def test_weights_that_are_all_zero_have_no_effective_number():
+    w = torch.tensor([[0.0, 0.0, -torch.inf, -torch.inf], [-torch.inf] * 4]).double()
+    assert effective_number(w).tolist() == [2, 0]
+    assert log_mean(torch.tensor([1.0, 3.0]).double().log()).item() == pytest.approx(math.log(2))
+    assert log_mean(w)[1] == -torch.inf
+
+
+def test_ancestors_and_the_one_that_is_drawn():
+    w = torch.tensor([1.0, 0.0, 3.0]).double().log()
+    assert ancestors(w, 0.0) == [0, 2, 2] and ancestors(w, 0.99) == [2, 2, 2]
+    assert [one_of(w, u) for u in (0.0, 0.24, 0.26, 0.999)] == [0, 0, 2, 2]
+
+
+def test_events_without_an_allowed_one_are_drawn_freely_and_weigh_nothing():
+    p = torch.tensor([[0.25, 0.75], [0.5, 0.5]]).double()
+    proposed, total = chosen_among(p, torch.tensor([[1.0, 0.0], [0.0, 0.0]]).double())
+    assert proposed.exp().tolist() == [[0.25, 0], [0.5, 0.5]] and total.exp().tolist() == [0.25, 0]
+    ends = only_end(p, torch.tensor([False, True]))
+    assert ends.tolist() == [[0.25, 0.75], [0, 1]]
+
+
+def test_numbers_of_tokens_for_a_lookahead():
+    automaton = Requirement.of("contains:b", VOCABULARY).automaton
+    first, last = automaton.tokens.start, automaton.tokens.stop - 1
+    found = number_of(automaton, torch.tensor([0, first, last, last + 1])).tolist()
+    assert found == [automaton.ordinary, 0, automaton.ordinary - 1, automaton.ordinary]
+
+
+def test_rows_that_are_drawn_again_add_to_the_estimates():
+    first = Chosen([None, Finished([3])], [0.0, -1.0], [1.0, 2.0], 3, 12)
+    both = first.replace_at([0], Chosen([Finished([4])], [-2.0], [4.0], 2, 4))
+    assert [one.tokens for one in both.found] == [[4], [3]]
+    assert both == Chosen([Finished([4]), Finished([3])], [0.0, -1.0, -2.0], [1.0, 2.0, 4.0], 5, 16)
