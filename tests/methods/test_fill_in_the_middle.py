@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from loflexmdm.cli import main
-from loflexmdm.methods.fill_in_the_middle import FillInTheMiddle, FillInTheMiddleConfig, cut_at, draw_gaps
+from loflexmdm.methods.fill_in_the_middle import FillInTheMiddle, FillInTheMiddleConfig, Kinds, cut_at, draw_gaps
 from loflexmdm.methods.sampling import generate
 from loflexmdm.models.model import Model
 from loflexmdm.networks.transformer import SIZES, Size
@@ -248,3 +248,14 @@ def test_the_command_line_trains_and_fills(tmp_path, capsys):
     assert not main(["sample", out, "--prompts", str(prompts), "-n", "3", "--seed", "0"])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("(")]
     assert len(lines) == 3 and all(line.removesuffix(" =>").endswith(")") for line in lines)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_kinds_of_cuts_have_their_probabilities(most):
+    "Each further gap has probability 1/2, each end 1/4."
+    kinds = Kinds.of(most)
+    p = kinds.log_p.exp()
+    assert p.sum() == pytest.approx(1) and p.dtype == torch.float64
+    for at_end in (kinds.at_start, kinds.at_end): assert p[at_end > 0].sum() == pytest.approx(0.25)
+    for n in range(1, most + 1):
+        assert p[kinds.gaps == n].sum() == pytest.approx(0.5 ** min(n, most - 1)), "the last number takes the rest"
