@@ -1,7 +1,7 @@
 """Samples under rules: their distribution and what they cost, `python experiments/rule_runs.py receptors molecules logs`.
 
-receptors: a small autoregressive model of `receptors.py human_T_beta`; for a letter, two motifs and a range of a gap,
-the lengths of samples under the rule against those of OLGA's sequences that satisfy it (runs/receptors/LAW-law.csv, if
+receptors: a small autoregressive model of `receptors.py human_T_beta`; for a letter and two motifs, and (gap) for a
+range of a gap that a model fills in the middle, the lengths of samples under the rule against those of OLGA's sequences that satisfy it (runs/receptors/LAW-law.csv, if
 it is there, else the training data) and of the model's own free draws that do: total variation, beside what as many
 draws from the law itself would have; and the same for masked samples. molecules: `valid` at temperature 1 against
 free draws: valid ones, CPU seconds, and Fréchet's ChemNet distance of as many valid ones to molecules of a file of
@@ -23,6 +23,8 @@ import torch
 
 from loflexmdm import load
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.base import Method
+from loflexmdm.methods.fill_in_the_middle import FillInTheMiddle, FillInTheMiddleConfig
 from loflexmdm.methods.sampling import generate
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.process.rules import Regex, Requirement
@@ -31,16 +33,14 @@ from loflexmdm.support.atomic_files import write_file
 from loflexmdm.support.random_numbers import seeded
 from loflexmdm.support.statistics import variation_floor
 from loflexmdm.training.recipes import recipe_from
+from receptors import RESIDUES
 from moses_figures import activations, frechet, gaussian
 from runs import ROOT, note
 
 RESULTS = ROOT / "experiments" / "results" / "rule_runs.json"
 DATA = ROOT / "runs" / "receptors" / "human_T_beta.csv"
-STEPS, BATCH, FREE = 250, 32, 10_000
-RULES = (
-    ("contains:W", None), ("contains:WGT", None), ("contains:RGWT", None),
-    ("regex:.*", [*"CASS", "...{3,6}", *"F"]),
-)
+STEPS, GAP_STEPS, BATCH, FREE = 250, 500, 32, 10_000
+RULES = "contains:W", "contains:WGT", "contains:RGWT"
 
 LOG_RULES = {
     "timeout, or at least 100 ms": r"\d\d:\d\d [A-Z]+ (db|web)-\d (timeout after \d\d s|took \d{3,} ms)",
@@ -48,14 +48,12 @@ LOG_RULES = {
 }
 
 
-def train(texts: Sequence[str], seed: int = 0) -> Autoregressive:
+def train(model: Method, texts: Sequence[str], steps: int = STEPS, seed: int = 0) -> Method:
     "Train a model of sequences."
-    torch.manual_seed(seed)
-    vocabulary = Vocabulary("ACDEFGHIKLMNPQRSTVWY")
-    model, rng = Autoregressive(vocabulary, AutoregressiveConfig(size="nano", max_length=40)), random.Random(seed)
+    vocabulary, rng = model.vocabulary, random.Random(seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, STEPS, pct_start=0.05)
-    for _ in range(STEPS):
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, steps, pct_start=0.05)
+    for _ in range(steps):
         batch = collate([prefix_example([], list(text), vocabulary) for text in rng.choices(texts, k=BATCH)])
         model.loss(batch, seeded(rng.getrandbits(60))).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -76,7 +74,7 @@ def variation(texts: Sequence[str], law: dict[int, float]) -> float:
     return sum(abs(own.get(n, 0.0) - law.get(n, 0.0)) for n in own.keys() | law.keys()) / 2
 
 
-def as_texts(model: Autoregressive, samples) -> list[str]:
+def as_texts(model: Method, samples) -> list[str]:
     "Write samples as texts."
     return ["".join(model.vocabulary.decode(s)) for s in samples.sequences]
 
@@ -89,36 +87,63 @@ def compared(texts: Sequence[str], satisfying: Sequence[str]) -> dict:
                 variation=round(variation(texts, law), 3), by_chance=round(variation_floor(law, len(texts)), 3))
 
 
+def sequences() -> tuple[list[str], list[str]]:
+    "Return sequences for training, and those of the law: many, if they are there."
+    read = lambda path: path.read_text().split()[1:]
+    law = DATA.with_name("human_T_beta-law.csv")
+    texts = read(DATA)
+    return texts, read(law) if law.exists() else texts
+
+
 def receptors(n: int, seed: int):
     "Draw receptors under rules."
-    read = lambda path: path.read_text().split()[1:]
-    texts = read(DATA)
-    law = DATA.with_name("human_T_beta-law.csv")
+    texts, of_law = sequences()
     begun = time.process_time()
-    model = train(texts)
+    torch.manual_seed(0)
+    model = train(Autoregressive(Vocabulary(RESIDUES), AutoregressiveConfig(size="nano", max_length=40)), texts)
     trained, begun = time.process_time() - begun, time.process_time()
     free = as_texts(model, generate(model, n=FREE, seed=1000 + seed))
     per_draw = (time.process_time() - begun) / FREE
-    of_law = read(law) if law.exists() else texts
-    for rule, prompt in RULES:
-        name = rule if prompt is None else "CASS...{3,6}F"
-        accepts = Requirement.of(rule if prompt is None else "regex:CASS.{3,6}F", model.vocabulary).accepts
+    for rule in RULES:
+        accepts = Requirement.of(rule, model.vocabulary).accepts
         those = lambda some, accepts=accepts: [t for t in some if accepts(model.vocabulary.encode(t))]
         satisfying, own = those(of_law), those(free)
         for kind in ("conditional", "masked"):
-            if prompt is not None and kind == "masked": continue
             begun = time.process_time()
-            given = ["CASS", "regex:CASS.{3,6}F"] if prompt is not None else [None, rule]
-            found = generate(model, given[0] and [[*given[0], ...]], n=n, rule=given[1], law=kind, seed=seed)
+            found = generate(model, n=n, rule=rule, law=kind, seed=seed)
             seconds, drawn = time.process_time() - begun, as_texts(model, found)
             p, error = found.rule.probability
             note(RESULTS, dict(
-                name=f"receptors {name} {kind} {seed}", draws=n, satisfied=len(those(drawn)), p=[p, error],
+                name=f"receptors {rule} {kind} {seed}", draws=n, satisfied=len(those(drawn)), p=[p, error],
                 p_law=len(satisfying) / len(of_law), from_law=compared(drawn, satisfying),
                 from_own_draws=compared(drawn, own) if own else None, cpu_seconds=round(seconds, 1),
-                rejection_seconds=round(per_draw * n / p, 1) if p and prompt is None else None,
+                rejection_seconds=round(per_draw * n / p, 1) if p else None,
                 steps=STEPS, batch=BATCH, trained_seconds=round(trained, 1),
             ))
+
+
+def gap(n: int, seed: int):
+    "Fill a gap of 3 to 6 residues in receptors."
+    texts, of_law = sequences()
+    torch.manual_seed(0)
+    begun = time.process_time()
+    model = FillInTheMiddle(Vocabulary(RESIDUES), FillInTheMiddleConfig(size="nano", max_length=40))
+    train(model, texts, GAP_STEPS)
+    trained, begun = time.process_time() - begun, time.process_time()
+    matches = lambda some: [t for t in some if re.fullmatch("CASS.{3,6}YF", t)]
+    free = as_texts(model, generate(model, [[*"CASS", ..., *"YF"]], n=FREE, seed=1000 + seed))
+    per_draw, own = (time.process_time() - begun) / FREE, matches(free)
+    satisfying, begun = matches(of_law), time.process_time()
+    found = generate(model, [[*"CASS", "...{3,6}", *"YF"]], n=n, seed=seed)
+    seconds, drawn = time.process_time() - begun, as_texts(model, found)
+    p, error = found.rule.probability
+    prompted = [t for t in of_law if re.fullmatch("CASS.*YF", t)]
+    note(RESULTS, dict(
+        name=f"receptors CASS...{{3,6}}YF conditional {seed}", draws=n, satisfied=len(matches(drawn)), p=[p, error],
+        p_law=len(satisfying) / len(prompted), from_law=compared(drawn, satisfying), from_own_draws=compared(drawn, own),
+        cpu_seconds=round(seconds, 1), rejection_seconds=round(per_draw * n / p, 1), steps=GAP_STEPS, batch=BATCH,
+        trained_seconds=round(trained, 1), method="fim",
+    ))
 
 
 def log_line(rng: random.Random) -> str:
@@ -176,7 +201,7 @@ def molecules(name: str, n: int, seed: int, reference: Path | None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="+", choices=("receptors", "molecules", "logs"))
+    parser.add_argument("what", nargs="+", choices=("receptors", "gap", "molecules", "logs"))
     parser.add_argument("-n", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--models", nargs="+", default=["molecules-leads", "molecules-chembl"])
@@ -184,6 +209,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     if "receptors" in args.what: receptors(args.n, args.seed)
+    if "gap" in args.what: gap(args.n, args.seed)
     if "logs" in args.what: logs(args.n, args.seed)
     if "molecules" in args.what:
         for name in args.models: molecules(name, args.n, args.seed, args.reference)
