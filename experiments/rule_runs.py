@@ -1,13 +1,13 @@
 """Samples under rules: their distribution and what they cost, `python experiments/rule_runs.py receptors molecules logs`.
 
-receptors: a small autoregressive model of `receptors.py human_T_beta`; for a letter and two motifs, and (gap) for a
-range of a gap that a model fills in the middle, the lengths of samples under the rule against those of OLGA's sequences that satisfy it (runs/receptors/LAW-law.csv, if
-it is there, else the training data) and of the model's own free draws that do: total variation, beside what as many
-draws from the law itself would have; and the same for masked samples. molecules: `valid` at temperature 1 against
-free draws: valid ones, CPU seconds, and Fréchet's ChemNet distance of as many valid ones to molecules of a file of
-SMILES (--reference FILE.gz; needs the wheels molsets and fcd_torch). logs: two rules that timeouts and slow requests
-of a small log satisfy, whose neighbouring letters tell little of either: share of timeouts under the rule and among
-free draws that satisfy it.
+receptors: a small autoregressive model of `receptors.py human_T_beta`; for a letter and two motifs, the lengths of
+samples under the rule against those of OLGA's sequences that satisfy it (runs/receptors/human_T_beta-law.csv, if it is
+there, else the training data) and of the model's own free draws that do: total variation, beside what as many draws
+from the law itself would have; and the same for masked samples. gap: the same for a range of a gap, which a model
+fills in the middle. molecules: `valid` at temperature 1 against free draws: valid ones, CPU seconds, and Fréchet's
+ChemNet distance of as many valid ones to molecules of a file of SMILES (--reference FILE.gz; needs the wheels molsets
+and fcd_torch). logs: two rules that timeouts and slow requests of a small log satisfy, whose neighbouring letters tell
+little of either: share of timeouts under the rule and among free draws that satisfy it.
 Rows go to experiments/results/rule_runs.json."""
 import argparse
 import gzip
