@@ -1,5 +1,6 @@
 "Draws under a rule: every registered method keeps it or says why not, and the weights are unbiased."
 import importlib
+from dataclasses import replace
 
 import pytest
 import torch
@@ -139,6 +140,22 @@ def test_a_prompt_that_a_grammar_cannot_continue_is_refused():
     pytest.importorskip("llguidance")
     with pytest.raises(ValueError, match="no sequence satisfies it with this prompt"):
         generate(build("fim"), [["b", ...]], n=2, rule='grammar:start: "a" start? "b"', seed=1)
+
+
+def test_why_a_rule_has_no_particles():
+    "The reason names what to change: the rule, the hook, or the method."
+    hook = lambda logits, x, tau: logits
+    cases = {
+        ("ordered-insertion", 'grammar:start: "a" start? "b"', None): "ordered-insertion writes in another order",
+        ("ar", lambda text: True, None): "the rule looks at finished texts", ("ar", RULE, hook): "the sampler has a logits_hook",
+        ("loinsert", RULE, None): "does not write one event at a time for loinsert",
+    }
+    for (name, rule, logits_hook), reason in cases.items():
+        if "grammar" in str(rule): pytest.importorskip("llguidance")
+        method = build(name)
+        sampler = method.default_sampler if logits_hook is None else replace(method.default_sampler, logits_hook=logits_hook)
+        with pytest.raises(ValueError, match=f"law='masked'.*{reason}"):
+            generate(method, n=2, rule=rule, law="masked", sampler=sampler, seed=0)
 
 
 def test_a_trajectory_ends_in_its_sample():

@@ -84,3 +84,16 @@ def test_four_entries_describe_a_model(tmp_path):
     assert saved._describes_a_model(path)
     path.write_text(json.dumps({key: value for key, value in about.items() if key != "format"}))
     assert not saved._describes_a_model(path)
+
+
+def test_a_saved_model_names_no_other_file(tmp_path, monkeypatch):
+    "A name of a network that is also a file of the folder would be read."
+    loflexmdm.load("star-tiny").save(tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    config.pop("digest", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").write_text("{}")
+    for value in ("mine", "../mine", "x" * 101):
+        config["config"]["network_config"] = value
+        (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+        with pytest.raises(ValueError, match="a saved model reads no other files"): load_method(tmp_path / "model")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rdkit import Chem
 
-from loflexmdm.molecules.verbs.optimize import read_leads
+from loflexmdm.molecules.verbs.optimize import progress_printer, read_leads
 from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, PerScaffold, RandomSearch, Regrow
 from loflexmdm.molecules.optimise import ScaffoldFilter, Screened, murcko, substructure
 from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossover, join_parts, mutate
@@ -369,3 +369,21 @@ def test_calls_of_a_scaffold_are_limited_within_a_round_and_over_rounds():
     assert [s for s, _ in way([], random.Random(0))] == rings[:2] + chains
     way.learn([Call("Oc1ccccc1", 1.0, "", 0, "start")], 1)
     assert [s for s, _ in way([], random.Random(0))] == rings[:1] + chains
+
+
+def test_progress_is_told_after_each_hundred_calls_and_at_the_end(capsys):
+    tell, log = progress_printer(250), CallLog()
+
+    def said(n: int, score: float | None) -> str:
+        log.calls += [Call("C" * (len(log.calls) + i + 1), score, "" if score else "odd", 0, "start") for i in range(n)]
+        tell(log)
+        return capsys.readouterr().err.strip()
+
+    assert said(99, None) == "" and said(1, None) == "100 of 250 calls: no score, 100 failed"
+    assert said(50, 0.25) == ""
+    assert said(60, 0.5) == "210 of 250 calls: best 0.5, mean of ten 0.5, 100 failed"
+    assert said(40, 0.125).startswith("250 of 250 calls: best 0.5")
+    failed = CallLog()
+    failed.calls = [Call("C", None, "odd", 0, "start")] * 250
+    progress_printer(250)(failed)
+    assert capsys.readouterr().err == "", "a run without a score ends with an error"

@@ -161,6 +161,8 @@ def test_layout_and_pictures():
         at = radial_layout(g)
         assert all(math.isclose(math.dist(at[u], at[v]), 1) for u, v in g.edges) and len(set(at.values())) == len(at)
     assert draw_star_answer(GRAPH, ["4", "9"]).get_title() == "invented edge"
+    lines = [len(draw_star_answer(GRAPH, answer).lines) for answer in ([], ["4", "7"], GRAPH.target)]
+    assert lines == [lines[0], lines[0] + 1, lines[0] + 3], "a line for each edge of the answer"
     axes = draw_star_generation(GRAPH, GRAPH.target, range(6), [6, 7, 8, 9, 10, 11], panels=2)
     assert [a.get_title() for a in axes] == ["4 _ _ _ _ _", "4 7 7 2 2 5"]
     assert len(draw_star_generation(GRAPH, [], [], [])) == 4
