@@ -27,8 +27,7 @@ LETTERS = Vocabulary("abc")
 WORDS = [prefix_example(p, w, LETTERS) for p in ("", "a") for w in ("a", "abc", "cab", "bb", "cabbac", "ca", "bac")]
 
 
-def trainer(directory: str, method: str = "loflexmdm", options: dict | None = None, shard: bool = False,
-            **settings) -> Trainer:
+def trainer(directory: str, method: str = "loflexmdm", options: dict | None = None, **settings) -> Trainer:
     "A trainer of a tiny model; several processes share it under torchrun."
     own = dict(size="nano", max_length=10) | ({"order_size": "nano"} if method == "loflexmdm" else {})
     cls = method_class(method)
@@ -39,7 +38,7 @@ def trainer(directory: str, method: str = "loflexmdm", options: dict | None = No
     if getattr(model, "time", None): model.time.register_forward_pre_hook(in_double)
     usual = dict(steps=20, batch_size=8, lr=3e-3, warmup=2, log_every=5, valid_every=10, valid_size=4, save_every=5,
                  keep=9)
-    config, processes = TrainConfig(**usual | settings), processes_of(current_launch(), shard)
+    config, processes = TrainConfig(**usual | settings), processes_of(current_launch())
     return Trainer(model, WORDS, config, directory, WORDS[:4], progress=False, processes=processes)
 
 

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['RUN_FILE', 'TrainOptions', 'weights_line', 'recipe_of', 'passes_of', 'hints', 'resume_line', 'new_directory',
            'check_no_run', 'relative_files', 'fit_recipe', 'add_train', 'names_in', 'add_model_fields',
-           'add_shared_keys', 'add_shard', 'check_processes', 'add_task_fields', 'run_train', 'read_run',
-           'with_current_files', 'ResumeOptions', 'add_resume', 'run_resume']
+           'add_shared_keys', 'check_processes', 'add_task_fields', 'run_train', 'read_run', 'with_current_files',
+           'ResumeOptions', 'add_resume', 'run_resume']
 
 # %% ../../nbs/cli/04_train.ipynb #a4789d65
 import argparse
@@ -54,7 +54,6 @@ class TrainOptions(Options):
     out: str  # directory of the run
     method: str | None = None  # in place of the recipe's
     device: str = "auto"  # auto, cpu or cuda
-    shard: bool = False  # shard weights across processes
     settings: Mapping[str, object] = field(default_factory=dict)  # of the recipe: name -> value
 
 
@@ -136,10 +135,10 @@ def relative_files(recipe: Recipe, directory: Path) -> dict[str, str]:
 
 # %% ../../nbs/cli/04_train.ipynb #b33bd7d5
 def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Callable[[Trainer], object],
-               resume: bool, changed_data: bool = False, shard: bool = False):
+               resume: bool, changed_data: bool = False):
     "Train to the end; print results and places. `begin` is called once the directory is locked."
     launch = current_launch()
-    processes = processes_of(launch, shard)
+    processes = processes_of(launch)
     device = own_device(device, launch)
     with process_group(launch, device):
         told = resume or recipe.task["kind"] in OWN_DATA  # of the user's own data before anything was measured
@@ -160,7 +159,6 @@ def add_train(parser: Parser, argv: Sequence[str]):
     option("--method", metavar="NAME", help="method in place of the recipe's, with shared settings kept: "
            f"{', '.join(METHODS.names())}, or FILE.py:Class")
     add_device(parser)
-    add_shard(parser)
     add_fields(parser, TrainConfig, "training [train]", tables.get("train"), names=names_in(tables, "train"),
                prefix="train")
     add_model_fields(parser, tables)
@@ -194,18 +192,9 @@ def add_shared_keys(parser: Parser, tables: dict):
         parser.add_argument(flag_of(key), dest=f"settings.{key}", help=argparse.SUPPRESS)
 
 
-def add_shard(parser: Parser):
-    "Add the option --shard."
-    parser.add_argument("--shard", action="store_true",
-                        help="shard weights, average and moments across torchrun processes")
-
-
-def check_processes(shard: bool, recipe: Recipe):
-    """Raise ValueError for processes that cannot share a run. torchrun's cannot share its work, or only one is there to
-    shard over."""
-    if shard and current_launch().world == 1:
-        raise ValueError("--shard: needs several processes; torchrun --nproc-per-node N -m loflexmdm ... starts them")
-    check_shares(method_class(recipe.model["method"]), recipe.train, current_launch().world, shard)
+def check_processes(recipe: Recipe):
+    "Raise ValueError for torchrun's processes if they cannot share the run's work."
+    check_shares(method_class(recipe.model["method"]), recipe.train, current_launch().world)
 
 
 def add_task_fields(parser: Parser, tables: dict):
@@ -235,7 +224,7 @@ def run_train(options: TrainOptions):
     print_provenance(info)
     _, method = recipe.build()  # refuses what cannot be built before anything is written
     if recipe.train.start_from: take_weights(method, recipe.train.start_from)
-    check_processes(options.shard, recipe)
+    check_processes(recipe)
     check_tracker(recipe.train.log)
     directory = new_directory(options.out) if current_launch().is_main else Path(options.out)
 
@@ -244,7 +233,7 @@ def run_train(options: TrainOptions):
         files = relative_files(recipe, directory)
         about = dict(recipe=recipe.as_dict(), data=trainer.digests, files=files, sessions=[info])
         write_sealed(directory / RUN_FILE, about)
-    fit_recipe(recipe, directory, device, begin, resume=False, shard=options.shard)
+    fit_recipe(recipe, directory, device, begin, resume=False)
 
 # %% ../../nbs/cli/04_train.ipynb #0d716c2f
 def read_run(directory: Path) -> dict:
@@ -285,7 +274,6 @@ class ResumeOptions(Options):
     directory: str  # of the run
     changed_data: bool = False  # continue on other data
     device: str = "auto"  # auto, cpu or cuda
-    shard: bool = False  # shard weights across processes
     settings: Mapping[str, object] = field(default_factory=dict)  # of training: name -> value
 
 
@@ -294,7 +282,6 @@ def add_resume(parser: Parser, argv: Sequence[str]):
     parser.add_argument("directory", metavar="DIR", help="directory of a run of `loflexmdm train`")
     parser.add_argument("--changed-data", action="store_true", help="continue although the data has changed")
     add_device(parser)
-    add_shard(parser)
     add_fields(parser, TrainConfig, "settings that may change on resuming", only=FREE_KEYS)
 
 # %% ../../nbs/cli/04_train.ipynb #b9b54dc5
@@ -315,7 +302,7 @@ def run_resume(options: ResumeOptions):
         read_state(checkpoints(directory)[-1])  # of a damaged one, nothing that is older may go
         if current_launch().is_main: tidy(directory, recipe.train.keep)
         return print_status(f"{directory}: finished at step {at}; nothing to do")
-    check_processes(options.shard, recipe)
+    check_processes(recipe)
     check_tracker(recipe.train.log)
     tables = with_current_files(saved, tables, directory)
 
@@ -327,4 +314,4 @@ def run_resume(options: ResumeOptions):
         about = saved | dict(recipe=recipe, data=trainer.digests, sessions=sessions)
         write_sealed(directory / RUN_FILE, about)
         print_status(f"resuming at step {at}" if at else "no checkpoint yet: starting from the first step")
-    fit_recipe(recipe_from(tables), directory, device, begin, True, options.changed_data, options.shard)
+    fit_recipe(recipe_from(tables), directory, device, begin, True, options.changed_data)

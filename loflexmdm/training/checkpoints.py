@@ -9,7 +9,6 @@ __all__ = ['OPTIMIZER_FILE', 'TENSOR_FILES', 'RUN_FILES', 'CHECKPOINT_FORMAT', '
            'new_tokens', 'with_rows', 'take_weights']
 
 # %% ../../nbs/training/04_checkpoints.ipynb #b71aa46c
-import copy
 import math
 import os
 import re
@@ -413,14 +412,6 @@ class Checkpoints(Sequence):
             if all(is_finite(value) for tensors in files for value in tensors.values()):
                 return f"the newest good checkpoint is {path}"
         return "there is no checkpoint before it"
-
-    def of(self, method: Method, average: nn.Module, moments: Mapping[str, Tensor]) -> "Checkpoints":
-        "Return these checkpoints for another copy of the model. Its weights, average and moments are written instead."
-        other = copy.copy(self)
-        other.method = method
-        other.average = average
-        other.moments = lambda: dict(moments)
-        return other
 
 # %% ../../nbs/training/04_checkpoints.ipynb #tw000003
 def new_tokens(checkpoint: Path, method: Method) -> range:

@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['OWN', 'check_shares', 'Lost', 'process_group', 'own_device', 'OneProcess', 'merged_metrics', 'broadcast', 'flat',
-           'run_settings', 'setting_differences', 'SeveralProcesses', 'Shards', 'processes_of']
+           'run_settings', 'setting_differences', 'SeveralProcesses', 'processes_of']
 
 # %% ../../nbs/training/07_distributed.ipynb #2797961a
-import copy
 import gc
 import os
 import re
@@ -32,15 +31,11 @@ from ..support.limits import clipped_line
 from ..support.random_numbers import Launch, ShardGenerator, generator_for, seed_generator, seed_of
 from .batches import batches
 from .checkpoints import Checkpoints, set_moments
-from .compiling import regions
-from .optimisers import TrainConfig, optimisers
+from .optimisers import TrainConfig
 
 # %% ../../nbs/training/07_distributed.ipynb #dsshare1
-def check_shares(method: Method | type[Method], config: TrainConfig, world: int, shard: bool = False):
-    """Check that the batch divides over `world` processes. ValueError if it does not, or if the method needs all
-    rows or unsharded weights."""
-    if shard and config.optimiser != "adamw":
-        raise ValueError(f"optimiser={config.optimiser!r}: needs unsharded matrices; adamw works on shards")
+def check_shares(method: Method | type[Method], config: TrainConfig, world: int):
+    "Check that the batch divides over `world` processes. ValueError if it does not, or if the method needs all rows."
     if config.batch_size % world:
         raise ValueError(f"batch_size={config.batch_size}: must be a multiple of the number of processes, {world}")
     if world > 1 and not method.by_rows:
@@ -123,7 +118,7 @@ class OneProcess:
         return nullcontext()
 
     def merge_metrics(self, row: dict, norms: dict) -> dict:
-        "Merge metrics over processes and gather gradient norms."
+        "Merge metrics over processes; gradient norms are the same in all."
         return row | norms
 
     def stop_signal(self, caught: Sequence[int]) -> int:
@@ -136,11 +131,6 @@ class OneProcess:
 
     def share_state(self, trainer):
         "Copy the state of rank 0 and share gradients from then on."
-
-    def gather_checkpoints(self, checkpoints: Checkpoints) -> AbstractContextManager[Checkpoints | None]:
-        """Yield unsharded checkpoints in rank 0, None in other ranks. Model, average and moments are as one process
-        has them."""
-        return nullcontext(checkpoints)
 
     def run_context(self, checkpoints: Checkpoints) -> AbstractContextManager:
         "Return the context that a run is in."
@@ -261,13 +251,12 @@ class SeveralProcesses(OneProcess):
         return nullcontext() if last else self.engine.no_sync()
 
     def merge_metrics(self, row: dict, norms: dict) -> dict:
-        "Merge metrics over processes and gather unsharded gradient norms."
+        "Merge metrics over processes; gradient norms are the same in all."
         device = row["loss"].device
         own = torch.stack([value.double() for value in row.values()]).cpu()
         dist.all_gather(every := [torch.empty_like(own) for _ in range(self.world)], own)
         merged = merged_metrics(list(row), torch.stack(every))
-        whole = {key: _gather(norm) for key, norm in norms.items()}
-        return {key: value.to(device) for key, value in merged.items()} | whole
+        return {key: value.to(device) for key, value in merged.items()} | norms
 
     def stop_signal(self, caught: Sequence[int]) -> int:
         "Return a stop signal caught by any process, or 0."
@@ -312,10 +301,6 @@ class SeveralProcesses(OneProcess):
         trainer.method.zero_grad(set_to_none=True)
         return not idle
 
-    def gather_checkpoints(self, checkpoints: Checkpoints) -> AbstractContextManager[Checkpoints | None]:
-        "Yield the checkpoints in rank 0, None in other ranks."
-        return nullcontext(checkpoints if self.first else None)
-
     @contextmanager
     def run_context(self, checkpoints: Checkpoints) -> Iterator[None]:
         """Raise Lost, naming the newest checkpoint, if another process dies.
@@ -331,76 +316,7 @@ class SeveralProcesses(OneProcess):
             raise Lost(f"a process died or does not answer; {kept}") from None
         finally: self.engine = None  # before the process group ends, which would wait for it
 
-# %% ../../nbs/training/07_distributed.ipynb #5c3398a8
-def _shard_of(value: Tensor) -> Tensor:
-    "Return this rank's shard of a tensor."
-    return value.to_local() if hasattr(value, "to_local") else value
-
-
-def _gather(value: Tensor) -> Tensor:
-    "Gather the unsharded tensor; every process must call it."
-    return value.full_tensor() if hasattr(value, "full_tensor") else value
-
-# %% ../../nbs/training/07_distributed.ipynb #ts39fda5
-class Shards(SeveralProcesses):
-    "Several ranks, each with a shard of weights, averages and moments."
-    def check(self, method: Method, config: TrainConfig):
-        "Check the method for several processes. ValueError also for an optimiser that needs whole matrices."
-        check_shares(method, config, self.world, shard=True)
-
-    def average_gradients(self, last: bool) -> AbstractContextManager:
-        "Average gradients over processes if this is a step's last micro-batch."
-        self.method.set_requires_gradient_sync(last)
-        return nullcontext()
-
-    def share_state(self, trainer):
-        "Receive the state of rank 0, then keep a shard of it. Rank 0 also keeps a copy for gathered weights."
-        self._receive(trainer)
-        from torch.distributed.device_mesh import init_device_mesh  # imported here: it takes seconds
-        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
-        from torch.distributed.tensor import distribute_tensor
-        trainer.compiler.on = False
-        moments = trainer.checkpoints.moments()
-        models = trainer.method, trainer.ema.module
-        self.copies = [copy.deepcopy(model).cpu() for model in models] if self.first else []
-
-        # weights: block by block, then the rest
-        mesh = init_device_mesh(trainer.device.type, (self.world,))
-        for model in models:
-            for part in (*regions(model), model): fully_shard(part, mesh=mesh)
-        register_fsdp_forward_method(trainer.method, "loss")
-        self.method = trainer.method
-
-        # moments: their parameters were replaced by sharding
-        trainer.optimisers[:] = optimisers(trainer.method, trainer.config)
-        parameters = dict(trainer.method.named_parameters())
-        cut = lambda value, p: distribute_tensor(value, mesh, p.placements) if value.dim() else value
-        shards = {key: cut(value, parameters[key.rpartition(".")[0]]) for key, value in moments.items()}
-        set_moments(trainer.method, trainer.optimisers, shards)
-
-        # average: torch's kernels take plain tensors only
-        update = trainer.ema.multi_avg_fn
-        local = lambda tensors: [_shard_of(value) for value in tensors]
-        trainer.ema.multi_avg_fn = lambda averages, values, n: update(local(averages), local(values), n)
-
-    @contextmanager
-    def gather_checkpoints(self, checkpoints: Checkpoints) -> Iterator[Checkpoints | None]:
-        "Yield checkpoints gathered from all ranks, in rank 0 only."
-        collect = lambda tensors: {key: _gather(value).cpu() for key, value in tensors.items()}
-        parts = [collect(model.state_dict()) for model in (checkpoints.method, checkpoints.average)]
-        moments = collect(checkpoints.moments())
-        if not self.first:
-            yield None
-            return
-
-        for model, tensors in zip(self.copies, parts, strict=True): model.load_state_dict(tensors)
-        method, average = self.copies
-        average.to(checkpoints.method.device)  # validation runs there
-        try: yield checkpoints.of(method, average, moments)
-        finally: average.cpu()
-
 # %% ../../nbs/training/07_distributed.ipynb #tscc8430
-def processes_of(launch: Launch, shard: bool = False) -> OneProcess:
-    "Return the collectives for a launch. Several processes share rows, or shard the weights if `shard`."
-    if launch.world == 1: return OneProcess()
-    return Shards(launch) if shard else SeveralProcesses(launch)
+def processes_of(launch: Launch) -> OneProcess:
+    "Return the collectives for a launch."
+    return OneProcess() if launch.world == 1 else SeveralProcesses(launch)

@@ -214,15 +214,12 @@ class Average(AveragedModel):
         own = [*self.module.parameters(), *self.module.buffers()]
         for average, value in zip(own, [*model.parameters(), *model.buffers()], strict=True):
             pair = average.detach(), value.detach().to(average.device)
-            # sharded values are DTensors, which foreach kernels cannot mix with plain tensors
-            alike.setdefault((average.device, average.dtype, type(pair[0])), []).append(pair)
+            alike.setdefault((average.device, average.dtype), []).append(pair)
 
         for pairs in alike.values():
             averages, values = map(list, zip(*pairs))
-            if self.updates:
-                self.multi_avg_fn(averages, values, self.updates)
-                continue
-            for average, value in pairs: average.copy_(value)  # foreach copy does not support shards
+            if self.updates: self.multi_avg_fn(averages, values, self.updates)
+            else: torch._foreach_copy_(averages, values)
         self.updates += 1
         self.n_averaged += 1
 

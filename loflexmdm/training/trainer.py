@@ -143,7 +143,7 @@ class Trainer:
 
     def fit(self, resume: bool = False, begin: Callable[[], object] = lambda: None) -> Model:
         """Train to `config.steps`; return the averaged model. With `resume`, continue from the newest checkpoint in the
-        directory. Shards are gathered in rank 0.
+        directory.
 
         `begin` is called once the directory is locked, before anything is written, in the first process.
         ValueError if the directory is in use or holds another run; Interrupted on SIGINT, SIGTERM or SIGHUP,
@@ -159,9 +159,7 @@ class Trainer:
                 self.processes.on_first(lambda: held.enter_context(self._open_tracker()))
                 self.processes.share_state(self)
                 self.run(caught)
-            with self.processes.gather_checkpoints(self.checkpoints) as whole:
-                own = self.checkpoints if whole is None else whole
-                return Model(own.average.eval())
+            return Model(self.checkpoints.average.eval())
 
     def run(self, caught: Sequence[int]):
         "Run the training loop from the current step. A signal in `caught` saves the run and raises Interrupted."
@@ -274,19 +272,18 @@ class Trainer:
     def validate(self) -> float:
         """Return the validation bound of the averaged model: the tight bound in nats per sequence, infinite outside
         rank 0. The best weights so far are saved in `best`."""
-        with self.processes.gather_checkpoints(self.checkpoints) as checkpoints:
-            if checkpoints is None: return math.inf
-            model = checkpoints.average.eval()
-            nll, error = _mean_bound(model, self.valid, self.config)
-            row = dict(valid_nll=round_digits(nll), valid_se=round_digits(error))
-            self.log.write(dict(step=self.step, evaluations=self.evaluations) | row)
-            self.forward_samples(model)
+        if not self.processes.first: return math.inf
+        model = self.checkpoints.average.eval()
+        nll, error = _mean_bound(model, self.valid, self.config)
+        row = dict(valid_nll=round_digits(nll), valid_se=round_digits(error))
+        self.log.write(dict(step=self.step, evaluations=self.evaluations) | row)
+        self.forward_samples(model)
 
-            if math.isfinite(nll) and nll < self.best:
-                checkpoints.check_finite(self.step)
-                self.best = nll
-                keep_best(model, self.directory / "best")
-            return nll
+        if math.isfinite(nll) and nll < self.best:
+            self.checkpoints.check_finite(self.step)
+            self.best = nll
+            keep_best(model, self.directory / "best")
+        return nll
 
     @contextmanager
     def _open_tracker(self) -> Iterator[None]:
@@ -310,14 +307,13 @@ class Trainer:
 
         The error names the loss terms or gradients that were not finite, and the last good weights."""
         at = f"step {self.step + 1}: not finite"
-        with self.processes.gather_checkpoints(self.checkpoints) as checkpoints:
-            if checkpoints is None: raise FloatingPointError(at)
-            where = _not_finite(row, checkpoints.method)
-            if bad := checkpoints.non_finite(self.step): told = f"{bad}; {checkpoints.last_good()}"
-            else: told = f"the weights before it are in {checkpoints.save(self.counters())}"
-            values = {key: round_digits(value) for key, value in row.items()}
-            self.log.write(dict(step=self.step + 1, not_finite=where) | values)
-            raise FloatingPointError(f"{at}: {', '.join(where) or 'loss'}; {told}")
+        if not self.processes.first: raise FloatingPointError(at)
+        where = _not_finite(row, self.method)
+        if bad := self.checkpoints.non_finite(self.step): told = f"{bad}; {self.checkpoints.last_good()}"
+        else: told = f"the weights before it are in {self.checkpoints.save(self.counters())}"
+        values = {key: round_digits(value) for key, value in row.items()}
+        self.log.write(dict(step=self.step + 1, not_finite=where) | values)
+        raise FloatingPointError(f"{at}: {', '.join(where) or 'loss'}; {told}")
 
     def counters(self) -> dict:
         "Return the counters of the run."
@@ -341,8 +337,7 @@ class Trainer:
         """Write a checkpoint, remove old ones. Returns its directory in rank 0.
 
         FloatingPointError, and nothing is written, if a weight or moment is not finite."""
-        with self.processes.gather_checkpoints(self.checkpoints) as checkpoints:
-            if checkpoints is not None: return checkpoints.save(self.counters())
+        return self.checkpoints.save(self.counters()) if self.processes.first else None
 
     def load(self, checkpoint: str | os.PathLike):
         """Restore the run exactly as saved in `checkpoint`.

@@ -23,7 +23,7 @@ from loflexmdm.methods.base import method_class
 from loflexmdm.support.random_numbers import Launch, ShardGenerator, current_launch, quota, uniforms
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training import distributed
-from loflexmdm.training.distributed import check_shares, process_group, processes_of
+from loflexmdm.training.distributed import check_shares, process_group
 from loflexmdm.training.log import JsonLines
 from loflexmdm.training.optimisers import TrainConfig
 
@@ -54,45 +54,26 @@ def test_two_processes_begin_what_four_finish(whole, tmp_path):
 
 @pytest.mark.parametrize("work", [
     dict(options=dict(order="fixed", states=1)),
-    dict(options=dict(plain=0.25, readings="event"), accumulate=2, shard=True),
+    dict(options=dict(plain=0.25, readings="event"), accumulate=2),
     dict(method="ordered-insertion", options=dict(order="learned", order_size="nano")),
     dict(method="ordered-masks", options=dict(order="learned", order_size="nano")),
     dict(method="ordered-insertion", options=dict(order="mixture", order_size="nano", components="uniform,backward",
                                                   trial=1)),
     *(dict(method=method) for method in ("flexmdm", "mdm", "genmd4", "papl", "ar")),
-], ids=["fixed order", "shards", "ordered insertion", "ordered masks", "mixture", "flexmdm", "mdm",
+], ids=["fixed order", "micro-batches", "ordered insertion", "ordered masks", "mixture", "flexmdm", "mdm",
         "genmd4", "papl", "ar"])
 @pytest.mark.slow
 def test_two_processes_have_the_weights_of_one(work, tmp_path):
     work = work | dict(steps=4, save_every=4)
-    run(tmp_path / "one", 1, **work | dict(shard=False))
+    run(tmp_path / "one", 1, **work)
     run(tmp_path / "two", 2, **work)
     assert difference(tmp_path / "one", tmp_path / "two") < 1e-10
 
-    # the norms are those of the whole gradient, not of a process's rows or shards
+    # the norms are those of the whole gradient, not of a process's rows
     rows = [JsonLines(tmp_path / name / "metrics.jsonl").rows() for name in ("one", "two")]
     [one], [two] = ([row for row in own if "loss" in row] for own in rows)
     norms = [key for key in one if key.endswith("grad_norm")]
     assert norms and all(one[key] == pytest.approx(two[key], rel=1e-5) for key in norms)
-
-
-def norm_of_shards(directory: str):
-    "Two processes, of whose shards the norms are 3 and 4, write down the norm that is logged."
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor
-    from torch.distributed.tensor._ops._math_ops import _NormPartial
-    launch = current_launch()
-    with process_group(launch, torch.device("cpu")):
-        own = torch.tensor([3.0, 4.0][launch.rank])
-        norm = DTensor.from_local(own, init_device_mesh("cpu", (2,)), [_NormPartial(2.0)])
-        found = processes_of(launch).merge_metrics(dict(loss=torch.tensor(1.0)), dict(grad_norm=norm))
-        Path(directory, str(launch.rank)).write_text(repr(float(found["grad_norm"])))
-
-
-@pytest.mark.slow
-def test_the_norm_of_shards_is_that_of_the_whole(tmp_path):
-    assert wait(start(2, norm_of_shards, str(tmp_path))) == [0, 0]
-    assert [Path(tmp_path, rank).read_text() for rank in "01"] == ["5.0", "5.0"]
 
 
 @pytest.mark.slow
@@ -125,7 +106,6 @@ def of_several(monkeypatch, rank=0, world="2", local="0"):
     ("evaluate star-tiny", "evaluate: runs in one process; start it without torchrun, "),
     ("train star-tiny --out x --batch-size 15", "batch_size=15: must be a multiple of the number of processes, 2"),
     ("train brackets-repair --out x", "method=editflow: its loss needs the whole batch, so it trains on one process"),
-    ("train star-tiny --out x --optimiser muon --shard", "optimiser='muon': needs unsharded matrices; adamw works on "),
 ])
 def test_one_line_from_the_first_process(line, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -178,17 +158,6 @@ def test_a_port_in_use_is_one_line(tmp_path, capfd):
 def alone_of_two(port: str):
     os.environ |= dict(WORLD_SIZE="2", MASTER_PORT=port)
     train(".", "{}")
-
-
-@pytest.mark.slow
-def test_commands_of_one_process_do_not_wait_for_shards():
-    code = "import sys, loflexmdm.cli.sample; sys.exit('torch.distributed.fsdp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-def test_shards_need_several_processes(tmp_path, capsys):
-    assert main(["train", "star-tiny", "--out", str(tmp_path / "x"), "--shard"]) == 2
-    assert "--shard: needs several processes" in capsys.readouterr().err and not (tmp_path / "x").exists()
 
 
 def test_launched_by_whom(monkeypatch):

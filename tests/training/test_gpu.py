@@ -194,14 +194,13 @@ def nccl(monkeypatch):
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("kind", [distributed.SeveralProcesses, distributed.Shards])
 @pytest.mark.parametrize("name", ["loflexmdm", "ordered-insertion"])
-def test_a_process_of_nccl_trains_what_one_alone_does(kind, name, nccl, tmp_path):
+def test_a_process_of_nccl_trains_what_one_alone_does(name, nccl, tmp_path):
     options = dict(steps=6, save_every=3, valid_every=6, valid_samples=2)
     alone = recipe_of(name, **options).trainer(tmp_path / "alone", device=GPU, progress=False)
     alone.fit()
     shared = recipe_of(name, **options).trainer(
-        tmp_path / "shared", device=GPU, progress=False, processes=kind(nccl))
+        tmp_path / "shared", device=GPU, progress=False, processes=distributed.SeveralProcesses(nccl))
     shared.fit()
     a, b = (JsonLines(tmp_path / run / "metrics.jsonl").rows()[-1] for run in ("alone", "shared"))
     assert a["valid_nll"] == pytest.approx(b["valid_nll"], rel=1e-4)
