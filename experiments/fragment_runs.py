@@ -3,7 +3,8 @@
 
 A model that inserts samples from prompts, one of SMILES from the spelling that it fills best and, for a core without
 points, at five places as `sample` does; one that writes SMILES from left to right grows the fragments. Models of SMILES
-have two temperatures, and at the first draw once more until all of a case's molecules are different. A table
+have two temperatures, and draw once more until all of a case's molecules are different, at the first temperature and,
+valid ones alone, at a lower one. A table
 for each seed goes to experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and the
 commit. For 100 samples of each case two to four minutes of one core, or ten for a model of masks."""
 import argparse
@@ -28,7 +29,8 @@ from runs import ROOT, note, noted
 RESULTS = ROOT / "experiments" / "results" / "fragment_benchmark.json"
 SUPERSTRUCTURE = "superstructure_generation"
 SAMPLER = EventDriven(exact=True, top_p=0.5, confidence="top_prob")
-WAYS = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3), "all different": dict(distinct=True)}
+WAYS = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3), "all different": dict(distinct=True),
+        "valid, all different, temperature 0.7": dict(distinct=True, rule="valid", temperature=0.7)}
 
 
 def inserted(model: Method, cases: list[FragmentCase], n: int, seed: int) -> list[FragmentSamples]:
