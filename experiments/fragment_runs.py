@@ -3,10 +3,10 @@
 
 A model that inserts samples from prompts, one of SMILES from the spelling that it fills best and, for a core without
 points, at five places as `sample` does; one that writes SMILES from left to right grows the fragments. Models of SMILES
-have two temperatures, and draw once more until all of a case's molecules are different, at the first temperature and,
-valid ones alone, at a lower one. A table
-for each seed goes to experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and the
-commit. For 100 samples of each case two to four minutes of one core, or ten for a model of masks."""
+have two temperatures, and draw once more until all of a case's molecules are different, at the first temperature and
+at a lower one; those that insert once more under the rule `valid`. A table for each seed goes to
+experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and the commit. For 100 samples of
+each case two to four minutes of one core, or ten for a model of masks."""
 import argparse
 import csv
 from pathlib import Path
@@ -30,6 +30,7 @@ RESULTS = ROOT / "experiments" / "results" / "fragment_benchmark.json"
 SUPERSTRUCTURE = "superstructure_generation"
 SAMPLER = EventDriven(exact=True, top_p=0.5, confidence="top_prob")
 WAYS = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3), "all different": dict(distinct=True),
+        "all different, temperature 0.7": dict(distinct=True, temperature=0.7),
         "valid, all different, temperature 0.7": dict(distinct=True, rule="valid", temperature=0.7)}
 
 
@@ -79,6 +80,7 @@ def main():
         name, settings = f"{made['model']} {seed}", made | dict(seed=seed)
         ways = {}
         if grows_rightwards(model.method) or fills_smiles(model): ways = {way: WAYS[way] for way in args.ways}
+        if grows_rightwards(model.method): ways = {way: how for way, how in ways.items() if "rule" not in how}
         if fills_smiles(model): settings, cases = settings | dict(cores="five places"), with_cores(cases, args.csv)
         for label, options in ways.items():
             asked = dict(options)

@@ -65,6 +65,12 @@ def test_what_the_network_sees_and_where_edits_happen():
     assert slot_column(z, shown).tolist() == [[0, 1, 2, 3, 4, 5, 6, 6]]  # the insertion lies in the last gap
 
 
+def test_padding_is_edited_nowhere():
+    z = align(words("kitten", "at"), words("smitten", "at"), "padded")
+    columns = slot_column(z, torch.zeros_like(z.fixed))
+    assert columns[1].tolist() == [0, 1, 2, *[2] * (columns.shape[1] - 3)], "columns of a short row end with its last"
+
+
 def test_an_empty_source_and_an_empty_target():
     for how in ALIGNMENTS:
         assert align(words(""), words("ab"), how).inserts.sum() == 2
