@@ -140,5 +140,6 @@ def describe_choice(choice: Choice, steps: int, n: int) -> list[str]:
     lines = [f"chosen by measured pace: {entrant.name}, {steps:,} steps of {cost.batch_size} sequences: "
              f"{over}about {duration(own)} of one core{busy}; other settings by {entrant.options} --steps N"]
     if choice.other is None: return lines
-    time_of_other = duration(choice.other_cost.seconds(sequences))
-    return [*lines, f"alternative: {choice.other.name}, {time_of_other} for as many sequences: {choice.other.options}"]
+    other, size = duration(choice.other_cost.seconds(sequences)), choice.other_cost.batch_size
+    steps_of = f" in steps of {size}" if size != cost.batch_size else ""
+    return [*lines, f"alternative: {choice.other.name}, {other} for as many sequences{steps_of}: {choice.other.options}"]

@@ -198,6 +198,9 @@ def test_the_load_of_the_machine_is_said():
     [line] = describe_choice(Choice(entrant, Cost(4, 0.1, 0.4)), 3000, 100)
     assert "about 5 min of one core (20 min at the machine's present load)" in line
     assert "load" not in describe_choice(Choice(entrant, Cost(4, 0.1, 0.11)), 3000, 100)[0]
+    for size, told in ((4, "10 min for as many sequences: "), (8, "5 min for as many sequences in steps of 8: ")):
+        choice = Choice(entrant, Cost(4, 0.1, 0.1), entrant, Cost(size, 0.2, 0.2))
+        assert f"alternative: a, {told}--method a" in describe_choice(choice, 3000, 100)[1]
     assert choose([entrant], lambda e: Cost(4, 0.1, 0.1), 10).other is None
 
 
