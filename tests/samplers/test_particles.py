@@ -1,11 +1,12 @@
 "Particles: their weights, what resampling draws, and what is recorded of them."
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from registered import VOCABULARY, build, registered
 
-from loflexmdm.methods.sampling import encode_prompts
+from loflexmdm.methods.sampling import encode_prompts, generate
 from loflexmdm.process.rules import Requirement
 from loflexmdm.samplers import Limits
 from loflexmdm.samplers.particles import (
@@ -44,6 +45,28 @@ def test_a_sample_depends_on_its_own_seed():
         assert alone.found[0].tokens == together.found[i].tokens
         assert alone.log_probability[0] == pytest.approx(together.log_probability[i])
     assert drawn("contains:b", [7, 8, 9]).found != together.found
+
+
+class NeverBefore:
+    "A hook of events: nothing comes before what was written first, and b is never drawn."
+    def gaps(self, scores, x, column):
+        assert scores.shape[0] == len(x.tokens) and column.shape[1] == scores.shape[1] - 1
+        scores = scores.clone()
+        scores[:, :-1] = scores[:, :-1].masked_fill((column == 0) & (x.lengths > 1)[:, None], -torch.inf)
+        return scores
+
+    def tokens(self, logits, x, column):
+        return logits.index_fill(-1, torch.tensor([VOCABULARY.index["b"]]), -torch.inf)
+
+
+def test_hooks_of_events_see_gaps_and_tokens():
+    method = build("ordered-insertion")
+    sampler = replace(method.default_sampler, logits_hook=NeverBefore())
+    found = generate(method, n=8, seed=0, sampler=sampler, record=True)
+    assert any(map(len, found.sequences)) and not any(VOCABULARY.index["b"] in s for s in found.sequences)
+    for path in found.trajectories:
+        texts = [tokens for _, tokens in path.frames if tokens]
+        assert all(text[0] == texts[0][0] for text in texts)
 
 
 def test_what_a_finished_particle_says():
