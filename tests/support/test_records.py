@@ -242,7 +242,7 @@ def tar() -> bytes:
     ("a.npy", b"\x93NUMPY\x01\x00", "is a NumPy array"), ("a.pkl", pickle.dumps(["a"]), "is a pickle"),
     ("a.xlsx", "text\na\n", "cannot be read as .xlsx"), ("a.parquet", "text\n", "cannot be read as .parquet"),
     ("a.sdf", "\n\n\n  0  0\nM  END\n$$$$\n", "is an SDF"), ("a.csv", "n,m\na,b\n", "has the columns n, m; name one"),
-    ("a.csv", ",n,m\na,1,2\n", "has the columns n, m; name one"), ("a.txt", "", "is empty"),
+    ("a.csv", ",n,m\na,1,2\n", "has the columns n, m; name one"), ("a.txt", "", "is empty"), ("a.csv", "\n\n", "a.csv: is empty"),
     ("a.csv", "text,text\na,b\n", "has the columns text, text"),
     ("a.csv", "text,n\n,1\n,2\n", "none of 2 records.*2 empty.*line 2"),
     ("a.json", '{"a": 1, "b": [1]}\n', "has the columns a, b|another form"),
