@@ -8,7 +8,8 @@ __all__ = ['COMMON', 'T', 'COMMANDS', 'OUTPUTS', 'GIVEN', 'HELP', 'STORED', 'Par
            'refuse_command', 'refuse_argument', 'meant_option', 'options_for', 'reads_file', 'positional',
            'refuse_surplus', 'StoredOption', 'option_table', 'add_options', 'help_tables', 'write_help', 'has_plug_ins',
            'is_stored', 'stored_tables', 'stored_listing', 'stored_parser', 'original_message', 'process_launch',
-           'print_status', 'check_launch', 'one_line', 'print_warning', 'print_error', 'write_utf8', 'main', 'run_line']
+           'print_status', 'check_launch', 'one_line', 'print_warning', 'shared_store', 'print_error', 'write_utf8',
+           'main', 'run_line']
 
 # %% ../../nbs/cli/01_commands.ipynb #91dce8a6
 import argparse
@@ -22,6 +23,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from datetime import timedelta
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
@@ -136,6 +138,7 @@ class Command:
     distributed: bool = False  # allowed in several torchrun processes
     continuation: Callable[[Options], str] = attrgetter("command_line")  # command that continues it after a signal
     listings: Callable[[], dict[str, str]] | None = None  # texts that it prints by its one argument, '' for none
+    directories: str = ""  # function that returns what it prints for a directory, or None; imported without torch
 
 
 COMMANDS = Registry("command", ("loflexmdm.cli",), "loflexmdm.verbs")
@@ -297,8 +300,9 @@ def help_tables() -> dict:
     found = find_commands()
     pages = {name: option_table(full_parser([name, "--help"])[1].choices[name]) for name in found}
     listings = {name: c.listings() for name, c in found.items() if c.listings}
+    directories = {name: c.directories for name, c in found.items() if c.directories}
     commands = {name: c.help for name, c in found.items()}
-    return dict(commands=commands, pages=pages, listings=listings)
+    return dict(commands=commands, pages=pages, listings=listings, directories=directories)
 
 
 def write_help(path: str | os.PathLike = HELP) -> Path:
@@ -324,12 +328,14 @@ def stored_tables() -> dict:
 
 
 def stored_listing(argv: Sequence[str]) -> str | None:
-    """Return the output of the command line COMMAND or COMMAND NAME, by the package's table.
+    """Return the output of the command line COMMAND, COMMAND NAME or COMMAND DIR, by the package's table.
 
     None is returned for other command lines, and for a name that is also that of a file here, which gives a warning."""
     if len(argv) not in (1, 2) or not is_stored(): return None
-    name = argv[1] if len(argv) == 2 else ""
-    return None if name and os.path.exists(name) else stored_tables()["listings"].get(argv[0], {}).get(name)
+    name, tables = argv[1] if len(argv) == 2 else "", stored_tables()
+    if not (name and os.path.exists(name)): return tables["listings"].get(argv[0], {}).get(name)
+    describe = tables["directories"].get(argv[0])
+    return import_object(describe)(name) if describe and os.path.isdir(name) else None
 
 
 def stored_parser(argv: Sequence[str]) -> Parser | None:
@@ -391,9 +397,27 @@ def print_warning(message: Warning | str, *place):
     print_status(f"loflexmdm: note: {visible(clipped_line(str(message)))}")
 
 # %% ../../nbs/cli/01_commands.ipynb #c0mp1a1n
+_GRACE = timedelta(seconds=2)  # longest wait for local rank 0 to print its error first
+
+
+def shared_store():
+    "Return the key-value store of this machine's processes. torchrun's processes share it; None without torchrun."
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True": return None
+    from torch.distributed import PrefixStore, TCPStore
+    number = lambda name: int(os.environ[name])
+    try:
+        agent = TCPStore(os.environ["MASTER_ADDR"], number("MASTER_PORT"), is_master=False, timeout=5 * _GRACE)
+        return PrefixStore(f"loflexmdm/{number('TORCHELASTIC_RESTART_COUNT')}/{number('GROUP_RANK')}", agent)
+    except (KeyError, ValueError, RuntimeError): return None  # torchrun has ended
+
+
 def print_error(error: Exception):
-    "Print the error that ends a command. Of several processes each prints its own, with its number."
-    rank = process_launch()[0]
+    "Print the error that ends a command, once per machine."
+    rank, _, local = process_launch()
+    if (store := shared_store()) is not None:
+        with contextlib.suppress(RuntimeError):
+            if local: store.wait(["printed"], _GRACE)
+        if store.add("printed", 1) > 1: return
     name = f"loflexmdm, process {rank}" if rank else "loflexmdm"
     print(f"{name}: {one_line(error)}", file=sys.stderr, flush=True)
 

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'CONFIG_FILE', 'WEIGHTS_FILE', 'AVERAGE_FILE', 'MODEL_FILES', 'DTYPES', 'WHERE', 'models_directory', 'names',
-           'is_packaged', 'models_with', 'place_of', 'note_same_name', 'resolve', 'read_config', 'describe_training']
+           'is_packaged', 'models_with', 'place_of', 'note_same_name', 'resolve', 'read_description', 'read_config',
+           'describe_training']
 
 # %% ../../nbs/support/18_saved_files.ipynb #sf000004
 import os
@@ -105,14 +106,22 @@ def _check_config(meta, path: Path):
         raise ValueError(f"{path}: trained_for={clip(meta['trained_for'])}: must be a table")
 
 
-def read_config(directory: str | os.PathLike) -> dict:
-    "Read and check the config.json of a saved model. FileNotFoundError if there is none, ValueError if it is wrong."
+def read_description(directory: str | os.PathLike) -> dict:
+    """Read and check the config.json of a saved model, but for its method, which would be imported.
+
+    FileNotFoundError if there is none, ValueError if it is wrong."""
     path = Path(directory) / CONFIG_FILE
     if not path.is_file(): raise FileNotFoundError(f"{directory}: no saved model here (config.json is missing)")
     meta = read_json(path)
     _check_config(meta, path)
+    return meta
+
+
+def read_config(directory: str | os.PathLike) -> dict:
+    "Read and check the config.json of a saved model. FileNotFoundError if there is none, ValueError if it is wrong."
+    meta = read_description(directory)
     try: METHODS[meta["method"]]
-    except ValueError as e: raise ValueError(f"{path}: {e}") from None
+    except ValueError as e: raise ValueError(f"{Path(directory) / CONFIG_FILE}: {e}") from None
     return meta
 
 # %% ../../nbs/support/18_saved_files.ipynb #adf0d40b

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
@@ -13,7 +14,10 @@ import pytest
 
 from loflexmdm.cli import commands
 from loflexmdm.cli.commands import HELP, parse, stored_parser
+from loflexmdm.cli.descriptions import describe_files
 from loflexmdm.cli.info import describe_model
+from loflexmdm.support.atomic_files import add_digest
+from loflexmdm.support.saved_files import models_directory
 
 ROOT = Path(__file__).parents[2]
 NAMES = list(json.loads(HELP.read_text(encoding="utf-8"))["commands"])
@@ -44,6 +48,39 @@ def test_a_model_of_the_package_is_described_without_torch(tmp_path, monkeypatch
     assert commands.stored_listing(["info", "star-tiny"]) == describe_model("star-tiny").removesuffix("\n")
     (tmp_path / "star-tiny").mkdir()  # which the whole command mentions
     assert commands.stored_listing(["info", "star-tiny"]) is commands.stored_listing(["info", "nosuch"]) is None
+
+
+def test_a_run_is_described_without_torch(tmp_path):
+    place = tmp_path / "run" / "best"
+    place.parent.mkdir()
+    shutil.copytree(models_directory() / "star-tiny", place)
+    (place.parent / "metrics.jsonl").write_text('{"step": 7, "seconds": 3.0, "evaluations": 7}\n')
+    told = subprocess.check_output([sys.executable, "-c", FRESH, "info", str(place.parent)], text=True)
+    *text, last = told.splitlines()
+    torch, seconds = last.split()
+    assert torch == "False" and float(seconds) < 1 and "trained: 7 steps, 7 network evaluations, 3 s" in text
+    assert text[0] == f"{place.parent}: loflexmdm, 487,504 parameters"
+
+
+@pytest.mark.parametrize("damage", ["weights", "settings", "digests", "code"])
+def test_what_is_not_as_it_was_saved_is_left_to_the_whole_command(damage, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(models_directory() / "star-tiny", "model")
+    assert describe_files("model").startswith("model: loflexmdm, 487,504 parameters")
+    file, weights = Path("model/config.json"), Path("model/model.safetensors")
+    meta = json.loads(file.read_text())
+    if damage == "weights": weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    if damage == "settings": file.write_text(json.dumps(meta | dict(config={})))
+    if damage == "digests": file.write_text(json.dumps({k: v for k, v in meta.items() if k not in ("digest", "files")}))
+    if damage == "code": file.write_text(json.dumps(add_digest(meta | dict(method="mine.py:Mine"))))
+    assert describe_files("model") is None
+
+
+@pytest.mark.parametrize("name", ["star-tiny", "brackets"])
+def test_a_name_of_the_package_is_not_a_directory(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(models_directory() / "star-tiny", name)
+    assert describe_files(name) is None and describe_files(f"./{name}").startswith(f"./{name}: loflexmdm")
 
 
 def test_the_list_of_names_leaves_torch_out():
@@ -116,7 +153,8 @@ def shell_lines() -> list[str]:
         texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
         blocks = [block for text in texts for block in re.findall(r"```sh\n(.*?)```", text, re.S)]
         found |= dict.fromkeys(line for block in blocks for line in re.findall(r"(?m)^loflexmdm (.+)$", block))
-    return [re.split(r" [>|;&]", line)[0] for line in found]
+    quoted = r"""(?:"[^"]*"|'[^']*'|[^"'])*?"""
+    return [re.match(rf"({quoted})( [>|;&]|$)", line)[1] for line in found]
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ import torch
 from registered import CASES, SECONDS, VOCABULARY, build, can_edit, can_sample, clean, complete, data_for, draw, made
 from registered import registered, rewrite, seeded, spoilt, within
 
+from loflexmdm.cli.descriptions import describe_files
+from loflexmdm.cli.info import describe_model
 from loflexmdm.models.saved import load_method, save_method
 
 every_case = pytest.mark.parametrize("case", CASES)
@@ -47,6 +49,14 @@ def test_a_saved_model_and_a_pickled_one_give_the_same_samples(case, tmp_path):
     for other in load_method(tmp_path / "model"), pickle.loads(pickle.dumps(method)):
         again = made(other, 6, seed=0, record=True)
         assert again == expected and again.trajectories == expected.trajectories
+
+
+@every_case
+def test_the_files_of_a_saved_model_describe_it(case, tmp_path):
+    "As `info` prints it without torch; a mixture of orders is left to the model."
+    save_method(build(case), tmp_path / "model")
+    told, name = describe_model(str(tmp_path / "model")), str(tmp_path / "model")
+    assert describe_files(name) == (None if "orders: " in told else told.removesuffix("\n"))
 
 
 @every_case

@@ -17,8 +17,9 @@ import share
 import torch
 import torch.distributed as dist
 from share import WORDS, difference, start, together, train, trainer, wait
+from torch.distributed import HashStore
 
-from loflexmdm.cli import main
+from loflexmdm.cli import commands, main
 from loflexmdm.methods.base import method_class
 from loflexmdm.support.random_numbers import Launch, ShardGenerator, current_launch, quota, uniforms
 from loflexmdm.training.checkpoints import checkpoints
@@ -115,7 +116,21 @@ def test_one_line_from_the_first_process(line, said, tmp_path, monkeypatch, caps
     assert not (tmp_path / "x").exists()
 
 
-def test_processes_speak_each(monkeypatch, capsys):
+class Agent(HashStore):
+    "What torchrun's agent keeps for its processes, in this one; what they wait for does not come any more."
+    def wait(self, keys, timeout):
+        if not self.check(keys): raise RuntimeError
+
+
+def test_one_process_of_a_machine_speaks_for_all(monkeypatch, capsys):
+    monkeypatch.setattr(commands, "shared_store", lambda agent=Agent(): agent)
+    for rank, said in ((1, "loflexmdm, process 1: sample: unknown argument --x\n"), (0, ""), (2, "")):
+        of_several(monkeypatch, rank, "3", rank)
+        commands.print_error(ValueError("sample: unknown argument --x"))
+        assert capsys.readouterr().err == said
+
+
+def test_processes_without_torchrun_speak_each(monkeypatch, capsys):
     for rank, which in ((0, ""), (1, ", process 1")):
         of_several(monkeypatch, rank, local=rank)
         assert main(["sample", "--nosuch"]) == 2
