@@ -24,7 +24,7 @@ from ..process.intensities import IntensityFn
 from ..process.rules import Length, Prefixes, Requirement, gap_ranges
 from ..process.states import BOS, Example, PartialSequences, Vocabulary, collate
 from ..samplers import Limits, Sampler, Samples, merge_samples, simulate
-from ..samplers.particles import Chosen, Lookahead, NextMask, NextToken, Proposal
+from ..samplers.particles import LEAST, Chosen, Lookahead, NextMask, NextToken, Proposal
 from ..samplers.particles import draw_particles, gaps_of, proposal_of
 from ..samplers.simulate import RuleResult, Trajectory
 from ..samplers.state import room
@@ -97,9 +97,10 @@ class RuledDraw:
         return type(of)(self.sampler, of.rule, of.limits, of.lookahead, power)
 
     def choose_power(self, row: PartialSequences) -> float:
-        """Return the power of the lookahead for a prompt, that with the largest sum of log-estimates in trial draws.
+        """Return the power of the lookahead for a prompt: 1, unless log-estimates in trial draws are larger with less.
 
-        The mean estimate of p(rule) is the same for all powers, so that this is where estimates spread least."""
+        The mean estimate of p(rule) is the same for all powers, so that they are largest where estimates spread least.
+        A lower power is taken if they are larger by two standard errors."""
         if self.proposal.lookahead is None: return 1.0
         valid = row.valid
         prompt = tuple(row.tokens[valid].tolist()), tuple(row.open[valid].tolist())
@@ -107,7 +108,12 @@ class RuledDraw:
             trials, seeds = row.rows([0] * TRIALS), [seed_of(k, "trial") for k in range(TRIALS)]
             few = max(1, self.particles // 4)  # estimates spread more, so that their means differ more
             draw = lambda power: draw_particles(self.network, trials, self.with_power(power), seeds, few)
-            self.powers[prompt] = max(POWERS, key=lambda power: sum(draw(power).log_probability))
+            best, *lower = [torch.tensor(draw(power).log_probability).clamp_min(math.log(LEAST)) for power in POWERS]
+            self.powers[prompt] = POWERS[0]
+            for power, found in zip(POWERS[1:], lower, strict=True):
+                gain = found - best
+                if gain.mean() <= 2 * gain.std() / TRIALS ** 0.5: continue
+                self.powers[prompt], best = power, found
         return self.powers[prompt]
 
     @property
