@@ -24,7 +24,7 @@ def test_a_long_fragment_is_refused_before_it_is_spelled(text):
     start = time.process_time()
     with pytest.raises(ValueError, match="fragment=.*has 14,999 atoms; the model writes at most 63 tokens"):
         task.prompts_for(text.removeprefix("<any> "), METHOD)
-    assert time.process_time() - start < .5
+    assert time.process_time() - start < 3
 
 
 @pytest.mark.parametrize("route", [lambda: link_prompts(METHOD, f"{LONG[4:]}.*CC"),
@@ -32,7 +32,7 @@ def test_a_long_fragment_is_refused_before_it_is_spelled(text):
 def test_long_ends_are_refused_before_they_are_spelled(route):
     start = time.process_time()
     with pytest.raises(ValueError, match="has 14,997 atoms; the model writes at most 63 tokens"): route()
-    assert time.process_time() - start < .5
+    assert time.process_time() - start < 3
 
 
 @pytest.mark.parametrize("read", [parse_fragment, substructure, two_ends])
@@ -40,7 +40,7 @@ def test_many_rings_are_refused_before_they_are_found(read):
     start = time.process_time()
     with pytest.raises(ValueError, match="more than 1,000 rings; LOFLEXMDM_MAX_RINGS|neither SMILES") as told:
         read("*" + "C1CC" * 3000)
-    assert time.process_time() - start < .5 and len(str(told.value)) < 400
+    assert time.process_time() - start < 3 and len(str(told.value)) < 400
 
 
 def test_a_fragment_is_as_long_as_the_model_writes():
