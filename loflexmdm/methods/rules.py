@@ -67,7 +67,7 @@ class RuledDraw:
     particles: int = PARTICLES  # generations per sequence
     batch_size: int = 512  # rows and particles at a time
     record: bool = False  # keep trajectories
-    powers: dict[tuple, float] = field(default_factory=dict)  # power of the lookahead that was chosen for each prompt
+    powers: dict[tuple, float] = field(default_factory=dict, init=False, compare=False)  # that was chosen, by prompt
 
     def __post_init__(self):
         if self.law not in LAWS: raise ValueError(f"law={self.law!r}: choose one of {', '.join(LAWS)}")
@@ -94,7 +94,7 @@ class RuledDraw:
     def with_power(self, power: float) -> Proposal:
         "Return the proposal with a power of its lookahead."
         of = self.proposal
-        return type(of)(self.sampler, of.rule, of.limits, of.lookahead, power)
+        return type(of)(self.sampler, of.rule, of.limits, of.lookahead if power else None, power)
 
     def choose_power(self, row: PartialSequences) -> float:
         """Return the power of the lookahead for a prompt: 1, unless log-estimates in trial draws are larger with less.

@@ -333,11 +333,11 @@ def properties(
     judged, names = judge(smiles), ("qed", "sa", *DESCRIPTORS)
     mols = [j.mol for j in judged if j.mol is not None]
     out = np.full((len(judged), len(names)), np.nan)
-    out[[j.mol is not None for j in judged]] = _by_chunks(_described, len(names), mols, processes, progress)
+    out[[j.mol is not None for j in judged]] = _by_chunks(_descriptor_rows, len(names), mols, processes, progress)
     return dict(zip(names, out.T))
 
 
-def _described(mols: Sequence[Chem.Mol]) -> list[tuple[float, ...]]:
+def _descriptor_rows(mols: Sequence[Chem.Mol]) -> list[tuple[float, ...]]:
     compute = rdMolDescriptors.Properties(list(DESCRIPTORS.values())).ComputeProperties
     return [(*scores, *compute(mol)) for scores, mol in zip(_qed_sa(mols), mols, strict=True)]
 
