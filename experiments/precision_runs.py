@@ -19,7 +19,7 @@ from loflexmdm.process.states import PartialSequences
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import recipe_from
 from regret_runs import names
-from runs import ROOT, bound_of, held_out, note, noted
+from runs import ROOT, bound_of, held_out, note, noted, processor
 
 RESULTS = ROOT / "experiments" / "results" / "precision_runs.json"
 PRECISIONS = "float32", "bfloat16"
@@ -36,7 +36,7 @@ def instructions() -> list[str]:
 
 def run(size: str, seed: int, task: dict):
     "Train both precisions in turns, measure and note."
-    row = dict(name=f"{size} {seed}", size=size, seed=seed, steps=STEPS[size], batch_size=BATCH)
+    row = dict(name=f"{size} {seed} {processor()}", size=size, seed=seed, steps=STEPS[size], batch_size=BATCH)
     if noted(RESULTS, row["name"], row): return
     with tempfile.TemporaryDirectory() as directory:
         trainers, times = {}, {precision: [] for precision in PRECISIONS}
