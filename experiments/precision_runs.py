@@ -1,10 +1,10 @@
 """What bfloat16 costs and saves on this processor: `python experiments/precision_runs.py --seeds 0 1 2`.
 
-Autoregression learns family names (`regret_runs.names`) with float32 and with bfloat16 from the same first weights and
-on the same batches, a step of one after a step of the other, so that the processor's seconds of both meet the same
-load. The bounds of both, in nats per name, are computed in float32, on the same held-out names. A row has both, the
-ratio of the median steps, and which instructions for bfloat16 the processor has. Rows go to
-experiments/results/precision_runs.json."""
+Autoregression learns short lines, family names (`regret_runs.names`), and long ones, of a made-up log (`log_lines`),
+with float32 and with bfloat16 from the same first weights and on the same batches, a step of one after a step of the
+other, so that the processor's seconds of both meet the same load. The bounds of both, in nats per line, are computed in
+float32, on the same held-out lines. A row has both, the ratio of the median steps, and which instructions for bfloat16
+the processor has. Rows go to experiments/results/precision_runs.json."""
 import argparse
 import re
 import statistics
@@ -18,12 +18,15 @@ from loflexmdm.methods.base import Method
 from loflexmdm.process.states import PartialSequences
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import recipe_from
+from corpora import corpus
+from log_lines import lines
 from regret_runs import names
 from runs import ROOT, bound_of, held_out, note, noted, processor
 
 RESULTS = ROOT / "experiments" / "results" / "precision_runs.json"
 PRECISIONS = "float32", "bfloat16"
 STEPS, BATCH, HELD_OUT = dict(nano=300, small=24), 16, 1024
+CORPORA = dict(names=names, logs=lambda: corpus("logs", lines(20_000)))
 INSTRUCTIONS = "avx2", "avx512f", "avx512_bf16", "amx_bf16"
 
 
@@ -34,9 +37,10 @@ def instructions() -> list[str]:
     return [name for name in INSTRUCTIONS if flags and name in flags[1].split()]
 
 
-def run(size: str, seed: int, task: dict):
+def run(name: str, size: str, seed: int, task: dict):
     "Train both precisions in turns, measure and note."
-    row = dict(name=f"{size} {seed} {processor()}", size=size, seed=seed, steps=STEPS[size], batch_size=BATCH)
+    row = dict(name=f"{name} {size} {seed} {processor()}", corpus=name, size=size, seed=seed, steps=STEPS[size],
+               batch_size=BATCH)
     if noted(RESULTS, row["name"], row): return
     with tempfile.TemporaryDirectory() as directory:
         trainers, times = {}, {precision: [] for precision in PRECISIONS}
@@ -67,13 +71,15 @@ def difference(one: Method, other: Method, held: PartialSequences) -> tuple[floa
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpora", nargs="*", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--sizes", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     args = parser.parse_args()
     torch.set_num_threads(1)
-    task = names()
-    for seed in args.seeds:
-        for size in args.sizes: run(size, seed, task)
+    for name in args.corpora:
+        task = CORPORA[name]()
+        for seed in args.seeds:
+            for size in args.sizes: run(name, size, seed, task)
 
 
 if __name__ == "__main__": main()
