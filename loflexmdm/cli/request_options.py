@@ -60,10 +60,10 @@ def option_of(name: str, classes: Mapping[str, type[Sampler]], shared: bool = Fa
     have it."""
     found = {sampler: field_of(cls, name) for sampler, cls in classes.items()}
     texts: dict[str, list[str]] = {}
-    for sampler, (cls, f) in found.items():
+    for sampler, f in found.items():
         shown = "the model's, else " * shared + ("none" if f.default in (None, MISSING) else str(f.default))
-        texts.setdefault(f"{field_comments(cls).get(name, '')} [{shown}]", []).append(sampler)
-    kind, *others = [kind_of_field(f) for _, f in found.values()]
+        texts.setdefault(f"{field_comments(classes[sampler]).get(name, '')} [{shown}]", []).append(sampler)
+    kind, *others = map(kind_of_field, found.values())
     if any(other != kind for other in others): kind = {k: v for k, v in kind.items() if k != "choices"}
     if shared: return SamplerOption(name, kind, "; ".join(texts))
     text = "; ".join(f"{text}, with --sampler {either(names)}" for text, names in texts.items())

@@ -51,7 +51,7 @@ def setting_fields(cls: type) -> dict[str, tuple]:
     options = [kind.prompt_options if cls is SampleRequest else kind.edits.goals for kind in tasks]
     of_request = [(kind, f) for kind in [cls, *filter(None, options)] for f in fields(kind)
                   if f.name not in hidden_settings(kind)]
-    for owner, f in of_request + [field_of(kind, name) for kind in samplers for name in settings_of(kind)]:
+    for owner, f in of_request + [(kind, field_of(kind, name)) for kind in samplers for name in settings_of(kind)]:
         kind, default = f.type if f.type is Any else f.type | None, None if f.default is MISSING else f.default
         found.setdefault(f.name, (kind, default, field_comments(owner).get(f.name, "")))
     return found | dict(sampler=(str | None, None, f"one of {', '.join(SAMPLERS.names())}; none: the method's own"))

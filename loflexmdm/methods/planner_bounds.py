@@ -104,7 +104,7 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
     while not state.done.all():
         out, state = planner.call_network(method, state)
         masked, candidates = state.x.masked, planner.candidates(state.x)
-        out = planner.choices.read(out, masked | candidates)
+        out = planner.read_logits(out, masked | candidates)
         score = planner.score(out, state, x1.tokens)
         keep = planner.keep(out, state, x1.tokens)
         log_d = _log_drawn(planner, out, masked & (keep | candidates), x1.tokens)
@@ -141,7 +141,7 @@ def _without_self(w: Tensor) -> Tensor:
 def _planned_step(planner: Planner, out: Intensities, state: State, x1: PartialSequences, draws: int) -> Tensor:
     """Compute -(E1 + E2) of one step, (batch,). The mean over the next position is exact, log F estimated from `draws`
     candidates."""
-    out = planner.choices.read(out, state.x.masked)
+    out = planner.read_logits(out, state.x.masked)
     own = _log_weights(planner, out, state.x, x1.tokens)
     norm = own.logsumexp(-1, keepdim=True)
 
@@ -150,7 +150,7 @@ def _planned_step(planner: Planner, out: Intensities, state: State, x1: PartialS
         other = []
         for _ in range(draws):
             u = row_uniforms(state.generators, state.x.lengths)
-            z = planner.choices.draw_tokens(state.x.masked, out, state, u)
+            z = planner.draw_tokens(state.x.masked, out, state, u)
             rest = _without_self(_log_weights(planner, out, state.x, z))
             other.append(-torch.logaddexp(own, rest))
         log_f = torch.stack(other).logsumexp(0) - math.log(draws)

@@ -9,7 +9,6 @@ __all__ = ['LogitsHook', 'possible', 'Choices', 'reader', 'forced_insertions', '
 # %% ../../nbs/samplers/03_base.ipynb #b7491db0
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -61,16 +60,16 @@ def possible(out: Intensities, state: State) -> Intensities:
 # %% ../../nbs/samplers/03_base.ipynb #p0c097d7
 @dataclass(frozen=True)
 class Choices:
-    """Choice of tokens and positions, a part of every sampler, made from its fields of those names.
+    """Choice of tokens and positions, which every sampler inherits.
 
     ValueError for a temperature or top_p out of range, an unknown confidence, or a softness or window without one."""
+    window_ratio: ClassVar[float | None] = None  # leftmost candidates per unmasked mask, a field of some samplers
     temperature: float = 1.0  # temperature of the token distribution
-    top_p: float = 1.0  # nucleus mass
-    confidence: str | None = None  # position rule; none: by rate
-    softness: float = 0.0  # 0: highest scores; above 0: drawn by score^(1/softness)
-    window: int | None = None  # number of leftmost masks among the candidates; none: all
-    window_ratio: float | None = None  # leftmost candidates per unmasked mask
-    logits_hook: LogitsHook | None = None  # (logits, x, tau) -> logits
+    top_p: float = 1.0              # nucleus mass
+    confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate
+    softness: float = 0.0  # 0: highest scores; above 0: one by one, in proportion to score^(1/softness)
+    window: int | None = None       # number of leftmost masks that are candidates
+    logits_hook: LogitsHook | None = field(default=None, repr=False)  # (logits, x, tau) -> logits
 
     def __post_init__(self):
         check_drawing(self.temperature, self.top_p, self.confidence)
@@ -88,7 +87,7 @@ class Choices:
         if self.window is None: return x.masked
         return x.masked & (x.masked.cumsum(-1) <= self.window)
 
-    def score(self, out: Intensities, state: State, drawn: TokenInt, where: TokenBool) -> TokenFloat:
+    def confidences(self, out: Intensities, state: State, drawn: TokenInt, where: TokenBool) -> TokenFloat:
         "Compute the confidence at `where`, with noise for soft rules. Shape (batch, length), 0 elsewhere."
         k = None
         if self.confidence not in WITHOUT_TOKENS: k = torch.softmax(out.logits[where].double(), -1)
@@ -107,7 +106,7 @@ class Choices:
         With a window, no more than it holds; with a `window_ratio`, among this many of the leftmost for each."""
         if self.confidence is None: return events
         candidates = self.candidates(state.x)
-        score = self.score(out, state, drawn, candidates)
+        score = self.confidences(out, state, drawn, candidates)
         if self.window_ratio is not None:
             reach = (self.window_ratio * events.sum(-1, keepdim=True)).ceil()
             candidates = candidates & (state.x.masked.cumsum(-1) <= reach)
@@ -133,16 +132,16 @@ class Choices:
 
         # what a mask would become is either drawn before the choice, or at the chosen masks alone
         if self.confidence == "sampled":
-            out = self.read(out, masked)
+            out = self.read_logits(out, masked)
             drawn = self.draw_tokens(masked, out, state, u)
             due = chosen(drawn)
         else:
-            out = self.read(out, self.candidates(state.x))
+            out = self.read_logits(out, self.candidates(state.x))
             due = chosen(tokens)
             drawn = self.draw_tokens(due, out, state, u)
         return torch.where(due, drawn, tokens)
 
-    def read(self, out: Intensities, where: TokenBool) -> Intensities:
+    def read_logits(self, out: Intensities, where: TokenBool) -> Intensities:
         "Compute the logits at `where` once. The position rule and the draws share them."
         if self.confidence is None or self.confidence in WITHOUT_TOKENS: return out
         laws = TokenLaws.of(out.logits)
@@ -164,7 +163,7 @@ class Choices:
         if bool(undrawable(logits).any()): raise ValueError(NO_TOKEN)
         return inverse_cdf(nucleus(logits, self.top_p, self.temperature), u)
 
-    def drawing(self, channel: str, out: Intensities, state: State) -> Draw | None:
+    def token_draw(self, channel: str, out: Intensities, state: State) -> Draw | None:
         "Return the function that draws a channel's tokens. None for unmask, or if it writes masks or nothing."
         kind = CHANNELS[channel]
         law = kind.tokens and getattr(out, kind.tokens)
@@ -225,11 +224,11 @@ def token_law_at_end(out: Intensities, at_end: RowBool) -> TokenLaws:
 
 # %% ../../nbs/samplers/03_base.ipynb #908debcf
 @dataclass(frozen=True)
-class Sampler:
+class Sampler(Choices):
     """Base class of samplers. `init` makes a state, `step` calls the network once and returns the next state.
 
-    Its `choices` are made from the fields of those names. A subclass with a `name` enters itself in SAMPLERS.
-    ValueError as in `Choices`, for a choice that it cannot use, and for a hook that it cannot call."""
+    A subclass with a `name` enters itself in SAMPLERS. ValueError as in `Choices`, for a choice that it cannot use, and
+    for a hook that it cannot call."""
     name: ClassVar[str]  # on the command line
     channels: ClassVar[tuple[str, ...] | None] = None  # that it can simulate; None: all whose events come at rates
     papers: ClassVar[tuple[str, ...]] = ()  # keys of the papers to cite, or whole BibTeX entries
@@ -237,34 +236,23 @@ class Sampler:
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "confidence", "softness", "window")  # it uses
     refusal: ClassVar[str] = "of no use here"  # reason for which other choices are refused
     in_comparisons: ClassVar[bool] = True  # whether comparisons of methods try it, with `comparison_settings`
-    temperature: float = 1.0  # temperature of the token distribution
-    top_p: float = 1.0              # nucleus mass
-    confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate
-    softness: float = 0.0  # 0: highest scores; above 0: one by one, in proportion to score^(1/softness)
-    window: int | None = None       # number of leftmost masks that are candidates
-    logits_hook: LogitsHook | None = field(default=None, repr=False)  # (logits, x, tau) -> logits
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls): SAMPLERS.add(cls.name, cls)
 
     def __post_init__(self):
-        choices, unused = self.choices, set(Sampler.common_options) - set(self.common_options)
+        super().__post_init__()
+        unused = set(Sampler.common_options) - set(self.common_options)
         for f in fields(self):
-            if f.name not in unused or getattr(choices, f.name) == f.default: continue
-            raise ValueError(f"{f.name}={getattr(choices, f.name)!r}: {self.refusal}")
+            if f.name not in unused or getattr(self, f.name) == f.default: continue
+            raise ValueError(f"{f.name}={getattr(self, f.name)!r}: {self.refusal}")
         if self.logits_hook is not None: self.check_hook()
 
     def check_hook(self):
         "Raise ValueError for a logits_hook that cannot be called."
         if callable(self.logits_hook): return
         raise ValueError(f"logits_hook={self.logits_hook!r}: must be a function of (logits, x, tau)")
-
-    @cached_property
-    def choices(self) -> Choices:
-        "Return the choices of tokens and positions. They are made from the fields."
-        known = {f.name for f in fields(Choices)}
-        return Choices(**{f.name: getattr(self, f.name) for f in fields(self) if f.name in known})
 
     @classmethod
     def fits(cls, channels: Sequence[str]) -> bool:
@@ -307,7 +295,7 @@ class Sampler:
 
         The logits are `TokenLaws`, computed as a sampler needs them; for a hook all are computed."""
         out, kept = reader(intensity_fn)(state.x, state.tau, state.kept)
-        return possible(self.choices.apply_hook(out, state), state), state._replace(kept=kept)
+        return possible(self.apply_hook(out, state), state), state._replace(kept=kept)
 
     def apply_events(
         self,
@@ -331,11 +319,11 @@ class Sampler:
         for name, counts in events.items():
             last = dict(insert=forced, delete=surplus).get(name, torch.zeros_like(counts))
             now[name] = torch.where(at_end[:, None], last, counts)
-            draw[name] = self.choices.drawing(name, out, state)
+            draw[name] = self.token_draw(name, out, state)
 
         # a position rule looks at all masks of a row, so their tokens are settled before anything moves
         if "unmask" in events:
-            tokens = self.choices.resolve(events["unmask"] > 0, at_end, out, state, u)
+            tokens = self.resolve(events["unmask"] > 0, at_end, out, state, u)
             now["unmask"] = (tokens != state.x.tokens).long()
             draw["unmask"] = lambda x, where, column: tokens
 

@@ -9,7 +9,7 @@ __all__ = ['settings_of', 'field_of', 'sampler_from', 'usable_settings', 'check_
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields, replace
 
-from .base import Choices, Sampler, channel_words, fitting_samplers
+from .base import Sampler, channel_words, fitting_samplers
 from ..support.registries import SAMPLERS, did_you_mean
 
 # %% ../../nbs/samplers/17_choose.ipynb #ch000009
@@ -18,9 +18,9 @@ def settings_of(cls: type[Sampler]) -> list[str]:
     return [*cls.common_options, *cls.options]
 
 
-def field_of(cls: type[Sampler], name: str) -> tuple[type, Field]:
-    "Return the dataclass whose comments describe a sampler's setting, and the setting's field."
-    return next((owner, f) for owner in (cls, Choices) for f in fields(owner) if f.name == name)
+def field_of(cls: type[Sampler], name: str) -> Field:
+    "Return the field of a sampler's setting."
+    return next(f for f in fields(cls) if f.name == name)
 
 # %% ../../nbs/samplers/17_choose.ipynb #ch000013
 def sampler_from(name: str | Sampler | None = None, default: Sampler | None = None,

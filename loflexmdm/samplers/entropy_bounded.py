@@ -78,7 +78,7 @@ class EntropyBounded(MaskSteps):
     def keep(self, out: Intensities, state: State, drawn: TokenInt) -> TokenBool:
         "Choose the masks to resolve. Returns the columns that are not masks after the call."
         candidates = self.candidates(state.x)
-        score = torch.where(candidates, self.choices.score(out, state, drawn, candidates), -torch.inf)
+        score = torch.where(candidates, self.confidences(out, state, drawn, candidates), -torch.inf)
 
         # the more masks of the order are taken, the more is lost
         order = score.argsort(dim=-1, descending=True, stable=True)

@@ -37,10 +37,6 @@ class MaskSteps(Sampler):
             raise ValueError("prompts: an open gap is left, and a planner cannot insert; use TauLeaping or EventDriven")
         return super().init(x, generators, limits)
 
-    def candidates(self, x: PartialSequences) -> TokenBool:
-        "Return the positions to choose from (batch, length)."
-        return self.choices.candidates(x)
-
     def keep(self, out: Intensities, state: State, drawn: TokenInt) -> TokenBool:
         "Choose the unmasked columns after a step. `drawn` are the tokens drawn. A subclass defines this."
         raise NotImplementedError
@@ -48,10 +44,10 @@ class MaskSteps(Sampler):
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "Call the network once. Draw tokens for all masks, and keep some."
         out, state = self.call_network(intensity_fn, state)
-        out = self.choices.read(out, state.x.masked | self.candidates(state.x))
+        out = self.read_logits(out, state.x.masked | self.candidates(state.x))
 
         (token,) = draws(state, 1)
-        drawn = self.choices.draw_tokens(state.x.masked, out, state, token)
+        drawn = self.draw_tokens(state.x.masked, out, state, token)
         state = self.move(state, drawn, self.keep(out, state, drawn))
         return state, Info(*torch.zeros(3, len(state.row), dtype=torch.long, device=drawn.device))
 
@@ -157,7 +153,7 @@ class Planner(MaskSteps):
 
     def score(self, out: Intensities, state: State, drawn: TokenInt) -> TokenFloat:
         "Compute the confidence in every position, times `remask` for masks; a soft rule adds noise to its logarithm."
-        score = self.choices.score(out, state, drawn, self.candidates(state.x))
+        score = self.confidences(out, state, drawn, self.candidates(state.x))
         if self.remask is None: return score
         if self.softness: weighted = score + math.log(self.remask) / self.softness
         else: weighted = self.remask * score
@@ -208,7 +204,7 @@ class Remasking(Ancestral):
         event, token = draws(state, 2)
         due = state.x.masked & (event < shown[:, None])
         again = state.x.free & ~state.x.masked & (event < sigma[:, None])
-        drawn = self.choices.draw_tokens(due, out, state, token)
+        drawn = self.draw_tokens(due, out, state, token)
         tokens = torch.where(again, MASK, drawn)
 
         # a row without masks may get some again until the end

@@ -12,7 +12,7 @@ from loflexmdm.exact.ctmc import as_batch, compare
 from loflexmdm.process.clocks import clock_named
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import MASK, SPECIAL_TOKENS, Example, collate
-from loflexmdm.samplers import Ancestral, Choices, Euler, EventDriven, Info, Limits
+from loflexmdm.samplers import Ancestral, Euler, EventDriven, Info, Limits
 from loflexmdm.samplers import Planner, Remasking, Sampler
 from loflexmdm.samplers import Samples, State, TauLeaping, Trajectory, merge_samples
 from loflexmdm.samplers import possible
@@ -223,7 +223,7 @@ def test_sampler_settings_are_checked(make):
     with pytest.raises(ValueError): make()
 
 
-# Choices: a part that samplers have
+# Choices, which all samplers inherit
 
 NONSENSE = "nonsense", -3.0, math.nan, [], {}, object()
 
@@ -252,19 +252,18 @@ def test_a_choice_that_a_sampler_cannot_use_is_refused(cls):
     for name in CHOICES:
         needed = dict(confidence="top_prob") if name in ("softness", "window") else {}
         options = needed | {name: CHOICES[name]}
-        if options.keys() <= set(cls.common_options): assert getattr(cls(**options).choices, name) == CHOICES[name]
+        if options.keys() <= set(cls.common_options): assert getattr(cls(**options), name) == CHOICES[name]
         else:
             with pytest.raises(ValueError, match="(confidence|softness|window|temperature|top_p)="): cls(**options)
 
 
-def test_a_sampler_has_choices_and_is_none():
-    "They follow the fields of the same names, however these are changed."
+def test_a_changed_sampler_keeps_its_other_choices():
     hook = lambda logits, x, tau: logits
     sampler = TauLeaping(steps=32, temperature=0.8, top_p=0.9, confidence="top_prob", window_ratio=2.0)
-    expected = Choices(temperature=0.8, top_p=0.9, confidence="top_prob", window_ratio=2.0)
-    assert not isinstance(sampler, Choices) and sampler.choices == expected
-    assert replace(sampler, logits_hook=hook).choices == replace(expected, logits_hook=hook)
-    assert replace(sampler, top_p=1.0).choices.top_p == 1.0 and pickle.loads(pickle.dumps(sampler)) == sampler
+    assert replace(replace(sampler, logits_hook=hook), logits_hook=None) == sampler
+    others = dict(steps=32, temperature=0.8, confidence="top_prob", window_ratio=2.0)
+    assert replace(sampler, top_p=1.0) == TauLeaping(**others)
+    assert pickle.loads(pickle.dumps(sampler)) == sampler
 
 
 def test_simulate_checks_seeds_and_clock():
@@ -330,7 +329,7 @@ def test_a_soft_rule_chooses_as_many_as_are_due_even_where_a_score_is_zero():
     state = sampler.init(x, [torch.Generator().manual_seed(0)], LIMITS)
     out = possible(Intensities(unmask=torch.tensor([[0.0, 0.0, 1.0, 0.0]]), logits=torch.zeros(1, 4, 6)), state)
     due = torch.tensor([[False, True, True, False]])
-    chosen = sampler.choices.choose(due, out, state, state.x.tokens)
+    chosen = sampler.choose(due, out, state, state.x.tokens)
     assert chosen.sum() == 2 and chosen[0, 2]
 
 

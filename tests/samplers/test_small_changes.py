@@ -147,8 +147,8 @@ def test_a_window_holds_its_number_of_masks():
 def test_logits_are_not_computed_for_a_choice_that_needs_none():
     out = Intensities(unmask=torch.ones(1, 3), logits=torch.zeros(1, 3, 6))
     x = as_batch([[MASK, MASK]])
-    for confidence in (None, "rates", "leftmost"): assert Choices(confidence=confidence).read(out, x.masked) is out
-    assert Choices(confidence="top_prob").read(out, x.masked) is not out
+    for confidence in (None, "rates", "leftmost"): assert Choices(confidence=confidence).read_logits(out, x.masked) is out
+    assert Choices(confidence="top_prob").read_logits(out, x.masked) is not out
 
 
 def test_rows_in_which_nothing_is_due_are_not_looked_at():
@@ -159,9 +159,9 @@ def test_rows_in_which_nothing_is_due_are_not_looked_at():
     state = sampler.init(x, [seeded(0), seeded(1)], Limits(9.0, 8, channels=("unmask",)))
     fire, u = torch.tensor([[False, True, False], [False] * 3]), torch.rand(2, 6, generator=seeded(2)).double()
     args = torch.zeros(2, dtype=torch.bool), Intensities(unmask=torch.ones(2, 3), logits=logits), state, u
-    tokens = sampler.choices.resolve(fire, *args)
+    tokens = sampler.resolve(fire, *args)
     assert tokens[1].tolist() == x.tokens[1].tolist() and (tokens[0] == MASK).sum() == 1
-    with pytest.raises(ValueError): sampler.choices.resolve(fire.flip(0), *args)
+    with pytest.raises(ValueError): sampler.resolve(fire.flip(0), *args)
 
 
 def test_masks_outside_the_window_are_not_looked_at():
@@ -171,7 +171,7 @@ def test_masks_outside_the_window_are_not_looked_at():
     state = sampler.init(x, [seeded(0)], Limits(9.0, 8, channels=("unmask",)))
     out, u = Intensities(unmask=torch.ones(1, 3), logits=logits), torch.rand(1, 6, generator=seeded(2)).double()
     at_end = torch.zeros(1, dtype=torch.bool)
-    tokens = sampler.choices.resolve(torch.tensor([[False, True, False]]), at_end, out, state, u)
+    tokens = sampler.resolve(torch.tensor([[False, True, False]]), at_end, out, state, u)
     assert tokens[0, 1] != MASK and tokens[0, 2] == MASK
 
 

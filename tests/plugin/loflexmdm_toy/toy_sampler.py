@@ -27,7 +27,7 @@ class InSteps(Sampler):
         masked = state.x.masked
         due = masked & (masked.cumsum(-1) <= self.pace)  # how many; `resolve` takes that number, the most certain first
         u = row_uniforms(state.generators, state.x.lengths)
-        tokens = self.choices.resolve(due, torch.zeros_like(state.done), out, state, u)
+        tokens = self.resolve(due, torch.zeros_like(state.done), out, state, u)
         tau = (state.tau + 1 / masked.shape[1]).clamp_max(state.limits.tau_max)
         events, write = (tokens != state.x.tokens).long(), lambda x, where, column: tokens
         new, overflow = advance(state, tau, dict(unmask=events), dict(unmask=write))
