@@ -8,15 +8,14 @@ __all__ = ['Replace', 'Remove', 'EventByEventEdits']
 # %% ../../nbs/samplers/16_edits_event_by_event.ipynb #d4d0dc9d
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..process.channels import Delete, Draw, Substitute
-from .event_by_event import at_items, write_token
-from .masks_event_by_event import EventByEventMasks
+from ..process.channels import Delete, Substitute
+from .event_by_event import EventByEvent
 from .state import State, room
 
 # %% ../../nbs/samplers/16_edits_event_by_event.ipynb #92ae6af2
@@ -31,7 +30,7 @@ class Remove(Delete):
 
 # %% ../../nbs/samplers/16_edits_event_by_event.ipynb #d0c263f2
 @dataclass(frozen=True)
-class EventByEventEdits(EventByEventMasks):
+class EventByEventEdits(EventByEvent):
     """One edit per step: an outcome, then its token. Exact for the model, but for `temperature` and `top_p` of the
     tokens and `gap_temperature` of the outcomes. Insertions and replacements have a token.
 
@@ -39,8 +38,8 @@ class EventByEventEdits(EventByEventMasks):
     m + i replaces item i, 2 m + i deletes it, and 3 m is the end."""
     name: ClassVar[str] = "event-by-event-edits"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place", "replace", "remove")  # that it can simulate
-    kinds: ClassVar[int] = 3  # outcomes for every item; the first inserts
-    per_token: ClassVar[int] = 1  # most events of a token: what has been written stays
+    writes: ClassVar[tuple[str, ...]] = ("place", "replace")  # channels whose events have a token
+    hooked: ClassVar[bool] = False  # whether it takes a `logits_hook`: its outcomes are others
 
     @classmethod
     def fits(cls, channels: Sequence[str]) -> bool:
@@ -50,18 +49,9 @@ class EventByEventEdits(EventByEventMasks):
     def too_long(self, scores: Float[Tensor, "rows outcomes"], state: State) -> Bool[Tensor, "rows outcomes"]:
         """Return the outcomes that the largest length forbids. Insertions and replacements after which too few
         deletions would be left, and the end of a row that is longer."""
-        inserts, replaces, deletes = scores[:, :-1].unflatten(1, (self.kinds, -1)).unbind(1)
+        inserts, replaces, deletes = scores[:, :-1].unflatten(1, (len(self.channels), -1)).unbind(1)
         left = room(state.x, state.limits)
         full = (left + (deletes > -torch.inf).sum(-1) <= 0)[:, None]
         never = torch.zeros_like(deletes, dtype=torch.bool)
         in_the_end = torch.cat([full.expand_as(inserts), full.expand_as(replaces), never, left[:, None] < 0], 1)
         return in_the_end | super().too_long(scores, state)
-
-    def events_of(
-        self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
-    ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
-        "Return a step's events by channel, and the functions that draw their tokens. Rows that end have none."
-        items = memory.tokens.shape[1]
-        kind = gap // items
-        events = {name: at_items(memory, gap % items, ~end & (kind == k)) for k, name in enumerate(self.channels)}
-        return events, dict(place=write_token(token), replace=write_token(token))

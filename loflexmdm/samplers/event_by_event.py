@@ -49,11 +49,13 @@ class EventByEvent(Sampler):
     """One event per step: gap or end, then token. Exact for the model, but for `temperature` and `top_p` of the tokens
     and `gap_temperature` of the gaps.
 
-    The end cannot come below the smallest length, and comes at the largest; both are counted, as forced and as
+    An event is the number of an outcome: of m items and k channels, j m + i is an event of channel j at item i, and
+    k m is the end. The end cannot come below the smallest length, and comes at the largest; both are counted, as forced and as
     overflow. The network reads prompts once (`read_prompts`) and then one event at a time (`gap_scores`,
     `token_logits`, `insert`). `logits_hook` is an object with two methods (`EventHook`). ValueError as in `Choices`."""
     name: ClassVar[str] = "event-by-event"  # on the command line
-    channels: ClassVar[tuple[str, ...]] = ("place",)  # that it can simulate
+    channels: ClassVar[tuple[str, ...]] = ("place",)  # that it can simulate, the first of which inserts
+    writes: ClassVar[tuple[str, ...]] = ("place",)  # channels whose events have a token
     papers: ClassVar[tuple[str, ...]] = ("insnet", "insertion_process")  # to cite
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # the choices that it uses
     refusal: ClassVar[str] = "events come one by one, without masks to rank"  # of others
@@ -119,20 +121,27 @@ class EventByEvent(Sampler):
     def draw_gap(
         self, scores: Float[Tensor, "rows outcomes"], state: State, u: Float[Tensor, " rows"]
     ) -> tuple[Int[Tensor, " rows"], Bool[Tensor, " rows"], Info]:
-        """Draw the insertion point or end of each row. Returns the item (0 in a row that ends), ends, and what is
-        forced."""
-        short = too_short(state.x, state.limits)
-        full = state.x.lengths >= state.limits.max_length
+        "Draw the outcome of each row. Returns outcomes (0 in a row that ends), ends, and what is forced."
+        end = scores.shape[1] - 1
         drawn = inverse_cdf(nucleus(scores, 1.0, self.gap_temperature), u)
-        stops = drawn == scores.shape[1] - 1
+        forced = too_short(state.x, state.limits) & (drawn == end)
+        too_long = self.too_long(scores, state)
+        overflow = too_long.gather(1, drawn[:, None])[:, 0] & ~forced
 
-        # a row that is too short takes a gap in place of the end
-        among_gaps = drawn
-        if state.limits.min_length > 1: among_gaps = inverse_cdf(nucleus(scores[:, :-1], 1.0, self.gap_temperature), u)
-        gap = torch.where(stops & short, among_gaps, drawn)
-        end = stops & ~short | full
-        overflow, forced = (full & ~stops).long(), (stops & short).long()
-        return gap.masked_fill(end, 0), end, Info(overflow, torch.zeros_like(gap), forced)
+        # what is not allowed is drawn once more, among the others; a row without any others ends
+        if (overflow | forced).any():
+            outcome = torch.arange(end + 1, device=scores.device)
+            refused = overflow[:, None] & too_long | forced[:, None] & (outcome == end)
+            scores = scores.masked_fill(refused, -torch.inf)
+            drawn = inverse_cdf(nucleus(scores, 1.0, self.gap_temperature), u)
+        ends = (drawn == end) | undrawable(scores)
+        return drawn.masked_fill(ends, 0), ends, Info(overflow.long(), torch.zeros_like(drawn), forced.long())
+
+    def too_long(self, scores: Float[Tensor, "rows outcomes"], state: State) -> Bool[Tensor, "rows outcomes"]:
+        "Return the outcomes forbidden by the largest length: insertions in rows that are full."
+        full = state.x.lengths >= state.limits.max_length
+        items = (scores.shape[1] - 1) // len(self.channels)
+        return full[:, None] & (torch.arange(scores.shape[1], device=scores.device) < items)
 
     def draw_token(self, logits: Float[Tensor, "rows vocabulary"], u: Float[Tensor, " rows"]) -> Int[Tensor, " rows"]:
         "Draw a token for every row."
@@ -142,7 +151,10 @@ class EventByEvent(Sampler):
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
         "Return a step's events by channel, and the functions that draw their tokens. Rows that end have none."
-        return dict(place=at_items(memory, gap, ~end)), dict(place=write_token(token))
+        items = memory.tokens.shape[1]
+        kind, item = gap // items, gap % items
+        events = {name: at_items(memory, item, ~end & (kind == k)) for k, name in enumerate(self.channels)}
+        return events, {name: write_token(token) for name in self.writes}
 
 # %% ../../nbs/samplers/14_event_by_event.ipynb #cdc6a0e1
 def hooked_gaps(

@@ -7,16 +7,10 @@ __all__ = ['PlaceMask', 'Decide', 'EventByEventMasks']
 
 # %% ../../nbs/samplers/15_masks_event_by_event.ipynb #5322cf8a
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
-
-from ..process.channels import Draw, Insert, Unmask
-from .draws import inverse_cdf, nucleus
-from .event_by_event import EventByEvent, at_items, write_token
-from .state import Info, State, too_short
+from ..process.channels import Insert, Unmask
+from .event_by_event import EventByEvent
 
 # %% ../../nbs/samplers/15_masks_event_by_event.ipynb #5b91e90c
 class PlaceMask(Insert):
@@ -38,40 +32,6 @@ class EventByEventMasks(EventByEvent):
     item i, m + i decides item i, and 2 m is the end."""
     name: ClassVar[str] = "event-by-event-masks"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place_mask", "decide")  # that it can simulate
-    kinds: ClassVar[int] = 2  # outcomes for every item; the first inserts
+    writes: ClassVar[tuple[str, ...]] = ("decide",)  # channels whose events have a token
     hooked: ClassVar[bool] = False  # whether it takes a `logits_hook`: its outcomes are others
     per_token: ClassVar[int] = 2  # most events of a token: it appears, and is decided
-
-    def draw_gap(
-        self, scores: Float[Tensor, "rows outcomes"], state: State, u: Float[Tensor, " rows"]
-    ) -> tuple[Int[Tensor, " rows"], Bool[Tensor, " rows"], Info]:
-        "Draw the outcome of each row. Returns outcomes (0 in a row that ends), ends, and what is forced."
-        end = scores.shape[1] - 1
-        drawn = inverse_cdf(nucleus(scores, 1.0, self.gap_temperature), u)
-        forced = too_short(state.x, state.limits) & (drawn == end)
-        too_long = self.too_long(scores, state)
-        overflow = too_long.gather(1, drawn[:, None])[:, 0] & ~forced
-
-        # what is not allowed is drawn once more, among the others
-        if (overflow | forced).any():
-            outcome = torch.arange(end + 1, device=scores.device)
-            refused = overflow[:, None] & too_long | forced[:, None] & (outcome == end)
-            drawn = inverse_cdf(nucleus(scores.masked_fill(refused, -torch.inf), 1.0, self.gap_temperature), u)
-        ends = drawn == end
-        return drawn.masked_fill(ends, 0), ends, Info(overflow.long(), torch.zeros_like(drawn), forced.long())
-
-    def too_long(self, scores: Float[Tensor, "rows outcomes"], state: State) -> Bool[Tensor, "rows outcomes"]:
-        "Return the outcomes forbidden by the largest length: insertions in rows that are full."
-        full = state.x.lengths >= state.limits.max_length
-        inserts = torch.arange(scores.shape[1], device=scores.device) < scores.shape[1] // self.kinds
-        return full[:, None] & inserts
-
-    def events_of(
-        self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
-    ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
-        "Return a step's events by channel, and the functions that draw decided tokens. Rows that end have none."
-        items = memory.tokens.shape[1]
-        decides = gap >= items
-        placed = at_items(memory, gap % items, ~end & ~decides)
-        decided = at_items(memory, gap % items, decides)
-        return dict(place_mask=placed, decide=decided), dict(decide=write_token(token))

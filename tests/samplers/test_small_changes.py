@@ -255,6 +255,15 @@ def test_an_insertion_that_a_full_row_gives_up_is_counted_and_no_other_event(kin
     assert not info.forced.any() and not info.violations.any()
 
 
+def test_a_full_row_ends_if_nothing_else_is_possible():
+    "A hook may have refused the end, which a full row takes nevertheless; another row takes its gap."
+    scores, sampler = torch.tensor([[-math.inf, 0.0, -math.inf]], dtype=torch.float64), EventByEvent()
+    for most, ends in ((2, True), (9, False)):
+        state = sampler.init(as_batch([[3]]), [seeded(0)], Limits(9.0, most, channels=("place",)))
+        drawn, end, info = sampler.draw_gap(scores, state, torch.tensor([0.5], dtype=torch.float64))
+        assert (drawn.item(), end.item(), info.overflow.item()) == (0 if ends else 1, ends, int(ends))
+
+
 def test_counts_of_steps_are_added_up_row_by_row():
     "Two given up in the third of three rows, and one more when it is the only row left: three insertions, one row."
     counted, nothing = _Harvest(3, False, Limits(9.0, 8)), torch.zeros(2, dtype=torch.long)
