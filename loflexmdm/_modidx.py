@@ -3348,6 +3348,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                     'loflexmdm/molecules/scores/metrics.py'),
                                                     'loflexmdm.molecules.scores.metrics._sa_scorer': ( 'molecules/scores/metrics.html#_sa_scorer',
                                                                                                        'loflexmdm/molecules/scores/metrics.py'),
+                                                    'loflexmdm.molecules.scores.metrics._scores_and_parts': ( 'molecules/scores/metrics.html#_scores_and_parts',
+                                                                                                              'loflexmdm/molecules/scores/metrics.py'),
                                                     'loflexmdm.molecules.scores.metrics._texts': ( 'molecules/scores/metrics.html#_texts',
                                                                                                    'loflexmdm/molecules/scores/metrics.py'),
                                                     'loflexmdm.molecules.scores.metrics._values': ( 'molecules/scores/metrics.html#_values',

@@ -170,9 +170,9 @@ def test_no_molecule_is_parsed_or_scored_twice(monkeypatch):
     "The figures are those of `molecule_metrics` and `properties`, which parse texts, from one parse and one score."
     texts, known = [*ROWS, "CCO", "OCC"], ["Oc1ccccc1", "broken"]
     whole, table = metrics.molecule_metrics(texts, known), metrics.properties([*dict.fromkeys(texts)])
-    read, scored, judge, score = [], [], metrics._judge, metrics._qed_sa
+    read, scored, judge, score = [], [], metrics._judge, metrics._scores_and_parts
     monkeypatch.setattr(metrics, "_judge", lambda t: isinstance(t, str) and read.append(t) or judge(t))
-    monkeypatch.setattr(metrics, "_qed_sa", lambda mols: scored.extend(mols) or score(mols))
+    monkeypatch.setattr(metrics, "_scores_and_parts", lambda mol: scored.append(mol) or score(mol))
     f = figures_of(texts, known)
     assert f.metrics == whole and read == [t for t in (*texts, *known) if t is not None]
     assert len(scored) == whole.unique + 1  # of the reference

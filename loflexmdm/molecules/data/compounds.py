@@ -48,8 +48,8 @@ def standard(text: str | None, salts: str = "refuse") -> Standard:
     if found.reason not in ("", "several components"): return Standard("", found.reason)
     with rdBase.BlockLogs(): mol, changes = standardise(found.mol or Chem.MolFromSmiles(text), salts)
     if mol is None: return Standard("", found.reason)
-    same = found.mol and "atom map removed" not in changes
-    again = judge([found.smiles if same else Chem.MolToSmiles(mol)])[0]
+    if mol is found.mol and "atom map removed" not in changes: return Standard(found.smiles, "", changes)
+    again = judge([Chem.MolToSmiles(mol)])[0]
     return Standard(again.smiles or "", again.reason, changes if again.smiles else ())
 
 # %% ../../../nbs/molecules/data/09_compounds.ipynb #cp000108

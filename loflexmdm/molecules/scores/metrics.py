@@ -209,9 +209,13 @@ def _by_chunks(function: Callable, width: int, mols: Sequence[Chem.Mol], process
     return np.array([row for rows in done for row in rows], np.float64).reshape(-1, width)
 
 
-def _qed_sa(mols: Sequence[Chem.Mol]) -> list[tuple[float, float]]:
-    score = sa_scorer().calculateScore
-    return [(QED.qed(m), score(m)) for m in mols]
+def _scores_and_parts(mol: Chem.Mol) -> tuple[float, float, float, float]:
+    "Compute QED and SA, and the weight and logP that QED is made of."
+    parts = QED.properties(mol)
+    return QED.qed(mol, qedProperties=parts), sa_scorer().calculateScore(mol), parts.MW, parts.ALOGP
+
+
+def _qed_sa(mols: Sequence[Chem.Mol]) -> list[tuple[float, float]]: return [_scores_and_parts(m)[:2] for m in mols]
 
 
 @contextmanager
@@ -316,9 +320,8 @@ def _known_molecules(reference: Sequence[str], canonical: bool) -> set[str]:
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #5fe11984
 DESCRIPTORS = dict(
-    weight="amw", logp="CrippenClogP", tpsa="tpsa", heavy_atoms="NumHeavyAtoms",
-    rings="NumRings", aromatic_rings="NumAromaticRings", donors="NumHBD",
-    acceptors="NumHBA", rotatable_bonds="NumRotatableBonds", sp3="FractionCSP3",
+    tpsa="tpsa", heavy_atoms="NumHeavyAtoms", rings="NumRings", aromatic_rings="NumAromaticRings",
+    donors="NumHBD", acceptors="NumHBA", rotatable_bonds="NumRotatableBonds", sp3="FractionCSP3",
 )
 
 
@@ -330,7 +333,7 @@ def properties(
     qed and sa (no units), weight in g/mol, logp (Crippen), tpsa in square angstroms, sp3 (fraction of carbons that
     are sp3), and counts: heavy_atoms, rings, aromatic_rings, donors and acceptors of hydrogen bonds,
     rotatable_bonds."""
-    judged, names = judge(smiles), ("qed", "sa", *DESCRIPTORS)
+    judged, names = judge(smiles), ("qed", "sa", "weight", "logp", *DESCRIPTORS)
     mols = [j.mol for j in judged if j.mol is not None]
     out = np.full((len(judged), len(names)), np.nan)
     out[[j.mol is not None for j in judged]] = _by_chunks(_descriptor_rows, len(names), mols, processes, progress)
@@ -339,7 +342,7 @@ def properties(
 
 def _descriptor_rows(mols: Sequence[Chem.Mol]) -> list[tuple[float, ...]]:
     compute = rdMolDescriptors.Properties(list(DESCRIPTORS.values())).ComputeProperties
-    return [(*scores, *compute(mol)) for scores, mol in zip(_qed_sa(mols), mols, strict=True)]
+    return [(*_scores_and_parts(mol), *compute(mol)) for mol in mols]
 
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #5e9e1071

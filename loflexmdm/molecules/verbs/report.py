@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rdkit import Chem
+
 from ...cli.commands import Options, Parser, Signed, command, print_status
 from ...cli.common import add_force, add_reading, keep_existing, output_path
 from ..data.column_values import REPLICATES, Measured, combine_cells
@@ -20,7 +22,7 @@ from ..data.prepared import processes_for
 from ..data.records import MOLECULE_FORMATS
 from ..task import MoleculesTask
 from ..report import SHOWN, report
-from ..scores.metrics import judge
+from ..scores.metrics import Judged, judge
 from ...support.atomic_files import write_file
 
 # %% ../../../nbs/molecules/verbs/01_report.ipynb #cr000008
@@ -107,9 +109,10 @@ def run_report(options: ReportOptions):
     print_status(f"{len(table.rows):,} rows, {sum(map(bool, table.smiles)):,} valid, {order}: {out}")
 
 # %% ../../../nbs/molecules/verbs/01_report.ipynb #e6358c75
-def as_read(table: Compounds) -> list[str]:
-    "Return the molecule of each record, or its text."
-    return [row.smiles or row.text for row in table.rows]
+def as_read(table: Compounds) -> list[str | Judged]:
+    "Return the molecule of each record, each parsed once, or the record's text."
+    mols = {smiles: Judged(Chem.MolFromSmiles(smiles), smiles) for smiles in table.by_smiles()}
+    return [mols.get(row.smiles, row.text) for row in table.rows]
 
 
 def leads_in(table: Compounds) -> dict[str, str]:
