@@ -12,6 +12,8 @@ from loflexmdm.methods.sampling import encode_prompts, generate
 from loflexmdm.process.rules import Requirement
 from loflexmdm.samplers import Limits, Samples
 from loflexmdm.samplers.particles import PROPOSALS, Chosen, proposal_of
+from loflexmdm.samplers.simulate import RuleResult
+from loflexmdm.support.random_numbers import seed_of_try
 
 RULE = "excludes:aa & contains:b"
 
@@ -87,6 +89,72 @@ def test_no_row_draws_again_what_another_row_drew(monkeypatch):
         assert {0, 1, 2} < set(used) and len(used) > 30
         repeated = {seed for seed in used if used.count(seed) > 1}
         assert len(repeated) <= TRIALS, "only the trials of all powers share their seeds"
+
+
+class Preset:
+    "Draws that are known: for each row, the texts that its tries find; particles find 'ab', and say which rows asked."
+    def __init__(self, *texts: str): self.texts, self.tries, self.asked = texts, [0] * len(texts), []
+
+    def free(self, rows, seeds) -> Samples:
+        found = []
+        for row, seed in zip(rows.tokens[:, 1].tolist(), seeds, strict=True):
+            k = VOCABULARY.encode("abcd").index(row)
+            assert seed == seed_of_try(10 + k, self.tries[k])
+            found.append(VOCABULARY.encode(self.texts[k][self.tries[k]]))
+            self.tries[k] += 1
+        return Samples(found, [[True]] * len(found), 1, len(found))
+
+    def particles(self, rows, seeds, particles) -> Samples:
+        self.asked = rows.tokens[:, 1].tolist(), seeds, particles
+        found = [VOCABULARY.encode("ab")] * len(seeds)
+        return Samples(found, [[True, True]] * len(found), 1, 1, rule=RuleResult(0, 0, [.5] * len(seeds), [2.0] * len(seeds)))
+
+    def draw(self, monkeypatch, rule, law="conditional", method="ar") -> Samples:
+        m = build(method)
+        rows = encode_prompts([[c] for c in "abcd"[:len(self.texts)]], 1, VOCABULARY, 8)
+        limits = Limits(m.tau_max, 8, 0, m.channels, 8)
+        ruled = RuledDraw(m, m, m.default_sampler, limits, Requirement.of(rule, VOCABULARY), self.free, law, particles=3)
+        monkeypatch.setattr(RuledDraw, "draw_with_particles", lambda _, *args: self.particles(*args))
+        return ruled.draw(rows, [10, 11, 12, 13][:len(self.texts)])
+
+
+def texts_of(found: Samples) -> list[str]: return ["".join(VOCABULARY.decode(s)) for s in found.sequences]
+
+
+def test_rows_draw_freely_until_they_keep_the_rule_and_then_by_particles(monkeypatch):
+    "At most as often as there are particles; every try is counted, with its reason, and rows keep their places."
+    known = Preset("aab", "b", "ccc", "ab")
+    found = known.draw(monkeypatch, "contains:b")
+    assert texts_of(found) == ["b", "b", "ab", "b"]
+    assert known.tries == [3, 1, 3, 2] and found.network_calls == 4
+    assert known.asked == (VOCABULARY.encode("c"), [seed_of_try(12, 3)], 3)
+    assert (found.rule.tries, found.rule.accepted, found.rule.estimates, found.rule.effective) == (9, 3, [.5], [2.0])
+
+
+def test_rows_that_all_keep_the_rule_ask_for_no_particles(monkeypatch):
+    known = Preset("b", "ab")
+    found = known.draw(monkeypatch, "contains:b")
+    assert texts_of(found) == ["b", "b"] and not known.asked and (found.rule.tries, found.rule.accepted) == (3, 2)
+    assert found.network_calls == 2
+
+
+def test_masked_draws_have_one_particle_and_no_free_draw(monkeypatch):
+    known = Preset("b", "b")
+    assert texts_of(known.draw(monkeypatch, "contains:b", "masked")) == ["ab", "ab"]
+    assert known.tries == [0, 0] and known.asked == (VOCABULARY.encode("ab"), [10, 11], 1)
+
+
+@pytest.mark.parametrize("method, rule", [("ar", lambda text: text == "b"), ("mdm", "contains:b")])
+def test_without_a_lookahead_there_are_a_hundred_free_draws(monkeypatch, method, rule):
+    known = Preset("a" * 99 + "b", "b")
+    found = known.draw(monkeypatch, rule, method=method)
+    assert texts_of(found) == ["b", "b"] and known.tries == [100, 1] and not known.asked
+    assert (found.rule.tries, found.rule.accepted) == (101, 2)
+    known = Preset("b", "a" * 100)
+    if method == "mdm": assert texts_of(known.draw(monkeypatch, rule, method=method)) == ["b", "ab"]
+    else:
+        with pytest.raises(ValueError, match="rule: 1 sequences broke it in each of 100 draws; 1 of 101 draws"):
+            known.draw(monkeypatch, rule, method=method)
 
 
 SETTINGS = dict(temperature=.5, min_length=4), dict(top_p=.8, max_length=4)

@@ -4,7 +4,9 @@ import pytest
 from rdkit import Chem
 
 from loflexmdm.models.pretrained import load
-from loflexmdm.molecules.closures import Chain, bonds_of, closing_parts, closing_text, closure_request, ring_size
+from loflexmdm.molecules.closures import (
+    Chain, _with_open_ring, bonds_of, closing_parts, closing_text, closure_request, ring_size,
+)
 from loflexmdm.molecules.notation.notations import symbols
 from loflexmdm.molecules.notation.substructures import keeps_fragment
 from commands import call
@@ -32,6 +34,15 @@ def test_stereocentres_are_kept_and_batches_change_nothing():
 def test_every_spelling_is_the_same_molecule():
     texts = {Chem.CanonSmiles("".join([*a, *"CCCCCC", *b])) for a, b in closing_parts(CHIRAL)}
     assert len(texts) == 1 and len(closing_parts(CHIRAL)) > 3
+
+
+@pytest.mark.parametrize("text, ways", [
+    ("*CO*", ["C1O|1"]), ("C(*)OC*", ["C1OC|1"]), ("C(=O)(*)N*", ["C1(=O)N|1"]), ("CC(F)(*)CN(*)C", ["CC1(F)CN(|1)C"]),
+    ("*c1ccc(*)cc1", ["c12ccc(|2)cc1"]), ("OC*CN*", []), ("C(O*)N*", []), ("C1CC1(*)O*", ["C1CC12O|2"]),
+    ("*[C@H](F)*", ["[C@@H]1(F)|1", "[C@H]1(F)|1"]), ("*[C@@H](F)*", ["[C@@H]1(F)|1", "[C@H]1(F)|1"]),
+])
+def test_a_ring_opens_at_the_first_point_and_closes_at_the_second(text, ways):
+    assert ["|".join(map("".join, parts)) for parts in _with_open_ring(symbols(text))] == ways
 
 
 def test_bonds_of_tokens():

@@ -86,6 +86,21 @@ def test_a_header_that_is_a_molecule_is_no_header(tmp_path):
     with pytest.raises(ValueError, match=message): read_smiles(tmp_path / "a.csv")
 
 
+@pytest.mark.parametrize("text, column, format, smiles", [
+    ("CCO,n\nCCN,1\n", "CCO", "auto", ["CCN"]), ("CO\nCCN\n", "", "table", ["CCN"]), ("smiles\nCCN\n", "", "auto", ["CCN"]),
+    ("text\nCCN\n", "", "auto", ["CCN"]), ('{"CCO": "CCN"}\n', "", "json lines", ["CCN"]),
+    ("CCO\nCCN\n", "", "lines", ["CCO", "CCN"]),
+])
+def test_headers_that_are_asked_for_short_or_no_molecule_are_headers(tmp_path, text, column, format, smiles):
+    (tmp_path / "a.csv").write_text(text)
+    assert [row.text for row in molecule_records(tmp_path / "a.csv", column, format)] == smiles
+
+
+def test_a_short_header_of_three_letters_is_a_molecule(tmp_path):
+    (tmp_path / "a.csv").write_text("CCN\nCCO\n")
+    with pytest.raises(ValueError, match="'CCN' is a molecule"): molecule_records(tmp_path / "a.csv", "", "table")
+
+
 def test_frames_and_lists():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(dict(n=[1, 2, 3], smiles=["CCO ", None, "CCN"]))

@@ -9,7 +9,7 @@ from loflexmdm.exact.ctmc import ToyLaw, aligned_batch, aligned_log_probs, as_ba
 from loflexmdm.exact.ctmc import final_law, locate, path_bounds, path_terms, uniform_logits
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.matching import LossTerms, advantages, bregman, leave_one_out, match_terms
-from loflexmdm.process.matching import reinforce, target_rates
+from loflexmdm.process.matching import planner_weights, reinforce, target_rates
 from loflexmdm.process.states import CLEAN, DROPPED, MASKED, Vocabulary, collate, contract
 from loflexmdm.process.states import prefix_example
 
@@ -194,3 +194,16 @@ def test_bad_calls():
     with pytest.raises(ValueError, match="at least 2"): advantages(torch.ones(1, 3))
     for estimator in (leave_one_out, reinforce):
         with pytest.raises(ValueError, match="log_probs has shape"): estimator(torch.ones(2, 3), torch.ones(2))
+
+
+def test_weights_of_a_planner():
+    "One, and at masks alpha times their softmax of log k / tau more; a row without masks has ones."
+    p = torch.tensor([[0.5, 0.2, 0.8], [0.1, 0.9, 0.3]], dtype=torch.float64, requires_grad=True)
+    masked = torch.tensor([[True, False, True], [False, False, False]])
+    w = planner_weights(p.log(), masked, 2.0, 0.5)
+    share = 0.5**2 / (0.5**2 + 0.8**2)
+    assert w[0].tolist() == pytest.approx([1 + 2 * share, 1, 3 - 2 * share]) and w[1].tolist() == [1, 1, 1]
+    assert not w.requires_grad and planner_weights(p.log(), masked, 0.0)[0].tolist() == [1, 1, 1]
+    assert planner_weights(p.log(), masked, 1.0)[0, 0].item() == pytest.approx(1 + 0.5 / 1.3)
+    with pytest.raises(ValueError, match="alpha=-1"): planner_weights(p.log(), masked, -1)
+    with pytest.raises(ValueError, match="tau=0"): planner_weights(p.log(), masked, 1.0, 0)

@@ -6,8 +6,8 @@ import torch
 
 from loflexmdm.process.channels import CHANNELS
 from loflexmdm.process.clocks import clock_named
-from loflexmdm.process.paths import Coupling, Inserting, InsertUnmask, TwoClocks, Unmasking
-from loflexmdm.process.states import CLEAN, DROPPED, MASKED, Vocabulary, collate, prefix_example
+from loflexmdm.process.paths import Coupling, Inserting, InsertUnmask, TwoClocks, Unmasking, hide_some
+from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, Vocabulary, collate, prefix_example
 from loflexmdm.samplers.edits_event_by_event import Remove, Replace
 from loflexmdm.samplers.event_by_event import Place
 from loflexmdm.samplers.masks_event_by_event import Decide, PlaceMask
@@ -115,3 +115,19 @@ def test_every_channel_says_whether_it_is_clocked():
     event_by_event = {Place.name, PlaceMask.name, Decide.name, Replace.name, Remove.name}
     assert {name for name, channel in CHANNELS.items() if not channel.clocked} == {"append", "fill", *event_by_event}
     assert all(CHANNELS[name].clocked for path in PATHS for name in path.channels)
+
+
+def test_some_hidden_tokens_are_a_set_of_any_size():
+    "Of three free tokens each of the seven sets of k has chance 1 / 3 / C(3, k); the share is of mean k / 4."
+    n, x = 6000, collate([prefix_example("a", "bab", VOCABULARY), prefix_example("ab", "", VOCABULARY)])
+    masked, share = hide_some(x.rows([0] * n), seeded(0))
+    hidden = masked.tokens != x.rows([0] * n).tokens
+    assert not hidden[:, :2].any() and (masked.tokens[hidden] == MASK).all()
+    for choice in list(product((False, True), repeat=3))[1:]:
+        p, found = 1 / 3 / (1, 3, 3, 1)[sum(choice)], (hidden[:, 2:5] == torch.tensor(choice)).all(-1)
+        assert abs(found.sum() - n * p) < 4 * (n * p * (1 - p)) ** .5
+        assert share[found].mean() == pytest.approx(sum(choice) / 4, abs=4 * .25 / int(found.sum()) ** .5)
+    sizes = hidden.sum(-1)
+    assert [int((sizes == k).sum()) for k in (1, 2, 3)] == [n // 3] * 3, "sizes come from a lattice"
+    same, share = hide_some(x.rows([1, 1]), seeded(0))
+    assert same.tokens.equal(x.rows([1, 1]).tokens) and share.tolist() == [1, 1]

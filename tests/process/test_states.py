@@ -5,7 +5,7 @@ from torch.testing import assert_close
 
 from loflexmdm.process.states import BOS, CLEAN, DROPPED, MASK, MASKED, PAD, SPECIAL_TOKENS, Example
 from loflexmdm.process.states import PartialSequences, Vocabulary, collate, contract, filled_example, gap_of
-from loflexmdm.process.states import gap_sums, insert_masks, parse_prompt, prefix_example
+from loflexmdm.process.states import fillings_of, gap_mark, gap_sums, insert_masks, parse_prompt, prefix_example
 
 VOCABULARY = Vocabulary("abc")
 A, B, C = VOCABULARY.encode("abc")
@@ -196,3 +196,16 @@ def test_inputs_are_not_changed(x1):
     gap_sums(torch.ones(2, 5), x1, state, 2)
     insert_masks(x, torch.ones_like(x.tokens))
     for a, b in zip(x1[:3], before[:3], strict=True): assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("prompt, answer, free, fillings", [
+    (["a", ..., "b"], "acdb", [0, 1, 1, 0], ["cd"]), (["a"], "abc", [0, 1, 1], ["bc"]), ([], "ab", [1, 1], ["ab"]),
+    ([..., "a", ..., "b", "..."], "cabd", [1, 0, 0, 1], ["c", "", "d"]), (["a", ..., ...], "abb", [0, 1, 1], ["bb", ""]),
+    ([..., "b", "...{2}"], "bcc", [0, 1, 1], ["", "cc"]),
+])
+def test_fillings_of_gaps(prompt, answer, free, fillings):
+    assert ["".join(gap) for gap in fillings_of(prompt, list(answer), list(map(bool, free)), Vocabulary("abcd"))] == fillings
+
+
+def test_marks_of_gaps_are_no_token():
+    assert gap_mark(Vocabulary("ab")) == "..." and gap_mark(Vocabulary(["a", "..."])) == "<gap>"

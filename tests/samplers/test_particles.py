@@ -1,6 +1,8 @@
 "Particles: their weights, what resampling draws, and what is recorded of them."
+import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,9 +10,10 @@ from registered import VOCABULARY, build, registered
 
 from loflexmdm.methods.sampling import encode_prompts, generate
 from loflexmdm.process.rules import Requirement
+from loflexmdm.process.states import BOS, MASK, Example, collate
 from loflexmdm.samplers import Limits
 from loflexmdm.samplers.particles import (
-    Chosen, Finished, ancestors, chosen_among, draw_particles, effective_number, log_mean, number_of, one_of, only_end,
+    Chosen, Finished, NextMask, ancestors, chosen_among, draw_particles, effective_number, log_mean, number_of, one_of, only_end,
     proposal_of,
 )
 
@@ -108,3 +111,21 @@ def test_rows_that_are_drawn_again_add_to_the_estimates():
     both = first.replace_at([0], Chosen([Finished([4])], [-2.0], [4.0], 2, 4))
     assert [one.tokens for one in both.found] == [[4], [3]]
     assert both == Chosen([Finished([4]), Finished([3])], [0.0, -1.0, -2.0], [1.0, 2.0, 4.0], 5, 16)
+
+
+@pytest.mark.parametrize("rule", ["contains:b", "count:b=1", "regex:a(b|c)*", "length:2", "excludes:d"])
+def test_what_masks_may_become(rule):
+    "A token or nothing is allowed at a mask where some choice for the other masks satisfies the rule."
+    requirement, (a, b, c, d) = Requirement.of(rule, VOCABULARY), VOCABULARY.encode("abcd")
+    rows = [[a, MASK, MASK], [MASK, b, MASK], [a, c, MASK]]
+    proposal = NextMask(build("mdm").default_sampler, requirement, None)
+    proposal.prepare(SimpleNamespace(x=collate([Example([BOS, *row], [True] * 4, [False] * 4) for row in rows])))
+
+    expected = []
+    for row in rows:
+        masks = [k for k, token in enumerate(row) if token == MASK]
+        choices = [(a, b, c, d, None) if k in masks else (row[k],) for k in range(3)]
+        good = [text for text in itertools.product(*choices) if requirement.accepts([t for t in text if t is not None])]
+        expected += [[any(text[k] == t for text in good) for t in (a, b, c, d, None)] for k in masks]
+    assert proposal.allowed[:, [a, b, c, d, -1]].tolist() == expected
+    assert not proposal.allowed[:, :a].any() and proposal.masked.sum() == 5

@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import signal
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -34,6 +35,17 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path):
     trainer(tmp_path, save_every=1, keep=3).fit()
     assert [p.name for p in checkpoints(tmp_path)] == ["step_000006", "step_000007", "step_000008"]
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["step_000006", "step_000007", "step_000008"]
+
+
+def test_the_room_of_a_run_is_that_of_its_checkpoints(tmp_path, monkeypatch):
+    "One more than are kept, with weights, their average and two moments in four bytes each; and the best weights."
+    t = trainer(tmp_path, keep=2)
+    needed = (3 * 16 + 4) * sum(p.numel() for p in t.method.parameters())
+    disk = SimpleNamespace(free=files.RESERVE + needed)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: disk)
+    t.checkpoints.check_room()
+    disk.free -= 1
+    with pytest.raises(OSError, match="needed for 3 checkpoints.*a smaller `keep`"): t.checkpoints.check_room()
 
 
 def test_steps_sort_as_numbers(tmp_path):
