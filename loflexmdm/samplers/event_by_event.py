@@ -129,7 +129,8 @@ class EventByEvent(Sampler):
         overflow = too_long.gather(1, drawn[:, None])[:, 0] & ~forced
 
         # what is not allowed is drawn once more, among the others; a row without any others ends
-        if (overflow | forced).any():
+        limits = state.limits
+        if limits.min_length > 1 or state.x.tokens.shape[1] >= (limits.longest or limits.max_length):
             outcome = torch.arange(end + 1, device=scores.device)
             refused = overflow[:, None] & too_long | forced[:, None] & (outcome == end)
             scores = scores.masked_fill(refused, -torch.inf)
