@@ -38,9 +38,9 @@ from ..training.distributed import check_shares, own_device, process_group, proc
 from ..training.loggers import check_tracker
 from ..training.optimisers import FREE_KEYS, TrainConfig
 from ..training.first_run import FEWEST_STEPS
-from ..training.recipes import OWN_DATA, Recipe, data_exists, keys_of, method_of, orders_drawn, override
+from ..training.recipes import OWN_DATA, Recipe, data_exists, keys_of, method_config, method_of, orders_drawn
 from ..training.recipes import path_settings, presets, recipe_from, recipe_tables, complete_tables, short_name
-from ..training.recipes import shared_keys, with_first_values
+from ..training.recipes import override, shared_keys, with_first_values
 from ..training.trainer import Trainer
 
 # %% ../../nbs/cli/04_train.ipynb #6460e5d4
@@ -89,9 +89,8 @@ def recipe_of(options: TrainOptions) -> Recipe:
 
 def passes_of(recipe: Recipe) -> str:
     "Say how often a run sees its data, and in how many orders each time."
-    task, method = recipe.build()
-    orders = orders_drawn(method.config)
-    over = recipe.train.steps * recipe.train.batch_size * recipe.train.accumulate / task.sizes()["train"]
+    orders, rows = orders_drawn(method_config(recipe.model)), task_from(recipe.task).sizes()["train"]
+    over = recipe.train.steps * recipe.train.batch_size * recipe.train.accumulate / rows
     return f"{over:.3g} passes over the data" + (f", each sequence in {orders} orders" if orders > 1 else "")
 
 

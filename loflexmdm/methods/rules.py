@@ -5,16 +5,17 @@ until the rule holds. Nothing that breaks the rule is returned."""
 
 # %% auto #0
 __all__ = ['PARTICLES', 'MOST_TRIES', 'POWERS', 'TRIALS', 'GAP_DRAWS', 'LAWS', 'own_gaps', 'RuledDraw', 'RuledRows',
-           'requirements_of', 'group_by', 'permute', 'with_rows']
+           'requirements_of', 'permute', 'with_rows']
 
 # %% ../../nbs/methods/29_rules.ipynb #752364ae
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import torch
+from fastcore.basics import groupby
 from jaxtyping import Float
 from torch import Tensor
 
@@ -178,7 +179,8 @@ class RuledDraw:
     def draw_with_particles(self, rows: PartialSequences, seeds: list[int], particles: int) -> Samples:
         "Draw samples by particles, a few rows at a time. Rows whose particles all break the rule are drawn again."
         size, parts, order = max(1, self.batch_size // particles), [], []
-        for power, places in group_by(self.choose_power(rows.rows([i])) for i in range(len(seeds))):
+        by_power = groupby(range(len(seeds)), lambda i: self.choose_power(rows.rows([i])))
+        for power, places in by_power.items():
             for index in (places[i:i + size] for i in range(0, len(places), size)):
                 chosen = self.draw_valid(rows.rows(index), [seeds[i] for i in index], particles, power)
                 parts.append(self.samples(chosen))
@@ -218,7 +220,8 @@ class RuledRows:
     def groups(self, numbers: Sequence[int]) -> list[tuple[RuledDraw, list[int]]]:
         "Return every draw with the places of its rows among those of the given numbers."
         draws = {id(draw): draw for draw in self.draws}
-        return [(draws[k], rows) for k, rows in group_by(id(self.draws[number]) for number in numbers)]
+        found = groupby(range(len(numbers)), lambda place: id(self.draws[numbers[place]]))
+        return [(draws[key], rows) for key, rows in found.items()]
 
     def draw(self, numbers: Sequence[int], rows: PartialSequences, seeds: Sequence[int]) -> Samples:
         "Draw a sample for each row; `numbers` are those of the rows among all."
@@ -244,13 +247,6 @@ def requirements_of(
     return [made[t] for t in templates for _ in range(n or 1)]
 
 # %% ../../nbs/methods/29_rules.ipynb #cc1b3d56
-def group_by(keys: Iterable[Hashable]) -> list[tuple[Hashable, list[int]]]:
-    "Return each key with the places where it is."
-    found: dict[Hashable, list[int]] = {}
-    for i, key in enumerate(keys): found.setdefault(key, []).append(i)
-    return list(found.items())
-
-
 def permute(samples: Samples, order: Sequence[int]) -> Samples:
     "Return the samples in another order, perhaps only some of them."
     pick = lambda values: None if values is None else [values[i] for i in order]

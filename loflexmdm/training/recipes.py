@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXED', 'FIRST_SLOPE', 'FIRST_LEARNED', 'FIRST_TRAIN',
            'FIRST_GENERATIONS', 'TRIAL', 'SMALL', 'SHORT', 'LONG', 'INSERTION', 'ENTRANTS', 'RARE', 'FASTER', 'FURTHER',
-           'PRESETS', 'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'check_values',
-           'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps', 'with_trial',
-           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables',
+           'PRESETS', 'MOLECULES', 'SCHEMA', 'method_config', 'Recipe', 'method_of', 'check_tables', 'configs_of',
+           'check_values', 'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps',
+           'with_trial', 'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables',
            'fill_in_method', 'like_its_start', 'cost_of', 'with_precision', 'measured_steps', 'short_name',
            'tables_with_key', 'is_shared', 'long_name', 'keys_of', 'shared_keys', 'override', 'with_method',
            'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets',
@@ -26,6 +26,7 @@ from functools import partial
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -55,6 +56,12 @@ from .trainer import Trainer
 TABLES = ("task", "model", "train")
 
 # %% ../../nbs/training/08_recipes.ipynb #ts9c84f7
+def method_config(model: Mapping) -> Any:
+    "Return the configuration of a method from a table `model` that names it. ValueError for a wrong setting."
+    settings = {key: value for key, value in model.items() if key != "method"}
+    return config_from(method_class(model["method"]).Config, settings, "model")
+
+
 @dataclass(frozen=True)
 class Recipe:
     "A complete training run: tables `task` with its `kind` and `model` with its `method`, and the `TrainConfig`."
@@ -68,13 +75,11 @@ class Recipe:
 
     def build(self, device: str | torch.device = "cpu") -> tuple[Task, Method]:
         "Return the task and an untrained model on `device`, with weights drawn by `train.seed`."
-        task = task_from(self.task)
-        table = dict(self.model)
-        cls = method_class(table.pop("method"))
+        task, cls = task_from(self.task), method_class(self.model["method"])
         # restores the global random state
         with torch.random.fork_rng(devices=[]):
             seed_generator(torch.default_generator, self.train.seed)
-            method = cls(task.vocabulary, config_from(cls.Config, table, "model"), self.task)
+            method = cls(task.vocabulary, method_config(self.model), self.task)
         return task, method.to(device)
 
     def trainer(
@@ -237,8 +242,7 @@ def recipe_from(tables: dict, allow_code: bool = False) -> Recipe:
     task = task_from(tables.get("task", {}))
     model = dict(method=method_of(tables)) | tables.get("model", {})
     if "max_length" not in model: model["max_length"] = task.max_length  # known from the data only
-    with permit_code(allow_code): cls = method_class(model.pop("method"))
-    config = config_from(cls.Config, model, "model")
+    with permit_code(allow_code): cls, config = method_class(model["method"]), method_config(model)
     train = config_from(TrainConfig, tables.get("train", {}), "train")
 
     # how many steps are enough depends on how much data there is
@@ -377,8 +381,8 @@ def with_precision(
 def measured_steps(tables: dict, cost: Cost, n: int) -> int:
     "Return the steps that SECONDS allow, at most those of PASSES over `n` sequences, at least FEWEST_STEPS."
     train = TrainConfig(steps=STEPS.most, batch_size=cost.batch_size)
-    config = config_from(configs_of(tables)["model"], {k: v for k, v in tables["model"].items() if k != "method"})
-    return max(FEWEST_STEPS, min(limited_steps(train, n, orders_drawn(config)), round(SECONDS / cost.own)))
+    orders = orders_drawn(method_config(tables["model"]))
+    return max(FEWEST_STEPS, min(limited_steps(train, n, orders), round(SECONDS / cost.own)))
 
 # %% ../../nbs/training/08_recipes.ipynb #c1a8305a
 def short_name(method: str) -> str:
