@@ -51,7 +51,7 @@ from .notation.substructures import keeps_fragment
 from .orders import atom_tokens, molecule_of
 from .pictures import molecule_picture
 from .substituents import substituents_of
-from .scores.metrics import MoleculeMetrics, flaw, judge, molecule_grid, molecule_metrics
+from .scores.metrics import MoleculeMetrics, flaw, incomplete, judge, molecule_grid, molecule_metrics
 from ..process.states import ANY, BOS, Example, Vocabulary, filled_example, prefix_example
 from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
 from ..samplers import Samples
@@ -775,8 +775,7 @@ def describe_difference(smiles: str, fragment: str, size: str | None = None) -> 
 
 def state_of(d: Decoded) -> str:
     """Return "valid", or why a decoded text is not one molecule."""
-    if d.smiles is None: return d.reason
-    return judge([d.smiles])[0].reason or "valid"
+    return d.reason if d.smiles is None else incomplete(d.smiles) or "valid"
 
 
 @lru_cache(100_000)  # all rows are checked again after each batch

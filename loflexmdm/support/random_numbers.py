@@ -5,8 +5,8 @@ memory, and across processes."""
 
 # %% auto #0
 __all__ = ['ROUNDS', 'TABLE', 'seed_generator', 'seeded', 'seed_of', 'seed_of_try', 'generator_for', 'Feistel', 'permutation',
-           'ShardGenerator', 'global_rows', 'local_rows', 'uniforms', 'exponentials', 'quota', 'reduce_min',
-           'reduce_sum', 'Launch', 'current_launch']
+           'ShardGenerator', 'global_rows', 'global_shape', 'local_rows', 'uniforms', 'exponentials', 'quota',
+           'reduce_min', 'reduce_sum', 'Launch', 'current_launch']
 
 # %% ../../nbs/support/05_random_numbers.ipynb #260f7e45
 import hashlib
@@ -139,6 +139,11 @@ def global_rows(n: int, generator: torch.Generator | None) -> int:
     return n * generator.world if isinstance(generator, ShardGenerator) else n
 
 
+def global_shape(shape: Sequence[int], generator: torch.Generator | None, dim: int = 0) -> list[int]:
+    "Return the shape of the global batch for a local one, whose rows are dimension `dim`."
+    return [*shape[:dim], global_rows(shape[dim], generator), *shape[dim + 1:]]
+
+
 def local_rows(values: Tensor, generator: torch.Generator | None, dim: int = 0) -> Tensor:
     "Select this process's rows (dimension `dim`) of the global batch; all rows for a plain generator."
     if not isinstance(generator, ShardGenerator): return values
@@ -154,9 +159,7 @@ def uniforms(
     dim: int = 0,
 ) -> Float[Tensor, "..."]:
     "Draw uniform numbers in [0, 1) for the local rows. `shape` is local, with rows in dimension `dim`."
-    shape = list(shape)
-    shape[dim] = global_rows(shape[dim], generator)
-    room = torch.empty(shape, device=device, dtype=dtype)
+    room = torch.empty(global_shape(shape, generator, dim), device=device, dtype=dtype)
     return local_rows(room.uniform_(generator=generator), generator, dim)
 
 
@@ -168,9 +171,7 @@ def exponentials(
     dim: int = 0,
 ) -> Float[Tensor, "..."]:
     "Draw standard exponential numbers for the local rows. `shape` is local, with rows in dimension `dim`."
-    shape = list(shape)
-    shape[dim] = global_rows(shape[dim], generator)
-    room = torch.empty(shape, device=device, dtype=dtype)
+    room = torch.empty(global_shape(shape, generator, dim), device=device, dtype=dtype)
     return local_rows(room.exponential_(generator=generator), generator, dim)
 
 # %% ../../nbs/support/05_random_numbers.ipynb #6b4b3ea8

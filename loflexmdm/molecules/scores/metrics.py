@@ -5,10 +5,10 @@ how far their properties are from those of real ones."""
 
 # %% auto #0
 __all__ = ['INCOMPLETE', 'INVALID_REASONS', 'HYPERVALENT', 'BITS', 'RADIUS', 'TILE', 'QED_LEAST', 'SA_MOST', 'CHUNK_MOLECULES',
-           'JUDGED', 'DESCRIPTORS', 'Values', 'Judged', 'judge', 'unpaired_electrons', 'flaw', 'bit_rows', 'tanimoto',
-           'mean_distance', 'diversity', 'distances_to', 'sa_scorer', 'qed_sa', 'is_good', 'MoleculeMetrics',
-           'metrics_table', 'molecule_metrics', 'properties', 'wasserstein', 'wasserstein_floor', 'PropertyGap',
-           'PropertyComparison', 'compare_properties', 'plot_properties', 'molecule_grid']
+           'JUDGED', 'DESCRIPTORS', 'Values', 'Judged', 'incomplete', 'judge', 'unpaired_electrons', 'flaw', 'bit_rows',
+           'tanimoto', 'mean_distance', 'diversity', 'distances_to', 'sa_scorer', 'qed_sa', 'is_good',
+           'MoleculeMetrics', 'metrics_table', 'molecule_metrics', 'properties', 'wasserstein', 'wasserstein_floor',
+           'PropertyGap', 'PropertyComparison', 'compare_properties', 'plot_properties', 'molecule_grid']
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #3ef22465
 import importlib.util
@@ -71,8 +71,13 @@ def _judge(text: str | Judged | None) -> Judged:
         )
     smiles = Chem.MolToSmiles(mol)
     if Chem.MolFromSmiles(smiles) is None: return Judged(None, None, "chemistry")  # RDKit cannot read its own SMILES
-    reason = next((r for c, r in INCOMPLETE.items() if c in smiles), "")
+    reason = incomplete(smiles)
     return Judged(None, None, reason) if reason else Judged(mol, smiles)
+
+
+def incomplete(smiles: str) -> str:
+    "Return why a canonical SMILES is not one whole molecule, '' if it is."
+    return next((reason for character, reason in INCOMPLETE.items() if character in smiles), "")
 
 
 def judge(smiles: Sequence[str | Judged | None], name: str = "smiles") -> list[Judged]:
