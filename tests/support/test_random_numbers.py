@@ -9,8 +9,10 @@ import torch
 from loflexmdm.models.pretrained import load
 from loflexmdm.process.streams import shuffle_window
 from loflexmdm.support import random_numbers
-from loflexmdm.support.random_numbers import ROUNDS, TABLE, Feistel, ShardGenerator, generator_for, local_rows
-from loflexmdm.support.random_numbers import permutation, seeded
+from loflexmdm.support.random_numbers import (
+    ROUNDS, TABLE, Feistel, ShardGenerator, current_launch, exponentials, generator_for, global_rows, global_shape,
+    local_rows, permutation, quota, reduce_min, reduce_sum, seed_of_try, seeded, uniforms,
+)
 from loflexmdm.training.recipes import recipe
 
 
@@ -122,3 +124,45 @@ def test_rows_of_a_process_in_the_second_dimension():
     found = [local_rows(values, ShardGenerator("cpu", rank, 3), dim=1) for rank in range(3)]
     assert [f.tolist() for f in found] == [[[r, r + 3], [r + 6, r + 9]] for r in range(3)]
     assert local_rows(values, None, dim=1) is values
+
+
+def test_ranks_of_a_launch(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"): monkeypatch.delenv(name, raising=False)
+    assert current_launch() == (0, 1, 0) and current_launch().is_main
+    def launch(rank, world, local):
+        for name, value in dict(RANK=rank, WORLD_SIZE=world, LOCAL_RANK=local).items(): monkeypatch.setenv(name, value)
+        return current_launch()
+    assert launch("1", "3", "0") == (1, 3, 0) and not current_launch().is_main and launch("0", "1", "1").local == 1
+    for wrong in [("3", "3", "0"), ("-1", "2", "0"), ("0", "2", "-1"), ("x", "2", "0")]:
+        with pytest.raises(ValueError, match=f"RANK={wrong[0]}, WORLD_SIZE={wrong[1]}, LOCAL_RANK={wrong[2]}"): launch(*wrong)
+    monkeypatch.delenv("LOCAL_RANK")
+    assert current_launch() == (0, 1, 0)
+
+
+def test_rows_of_one_of_three_processes():
+    plain, shard = torch.Generator().manual_seed(1), ShardGenerator("cpu", 1, 3).manual_seed(1)
+    whole = uniforms((6, 2), plain)
+    assert uniforms((2, 2), shard).equal(whole[1::3]) and whole.dtype == torch.float64
+    plain, shard = torch.Generator().manual_seed(1), ShardGenerator("cpu", 2, 3).manual_seed(1)
+    assert exponentials((4, 2), shard, dim=1).equal(exponentials((4, 6), plain, dim=1)[:, 2::3])
+    assert global_rows(4, shard) == 12 and global_rows(4, plain) == global_rows(4, None) == 4
+    assert global_shape((2, 4, 5), shard, 1) == [2, 12, 5] and local_rows(whole, None) is whole
+    assert quota(.5, 4, shard) == 2 and quota(.5, 3, plain) == 2 and quota(.25, 4, None) == 1
+    with pytest.raises(ValueError, match="classes=0.3: 4 of 12 rows cannot be divided equally among 3"):
+        quota(.3, 4, shard, "classes")
+
+
+def test_reductions_ask_other_processes_where_there_are_some(monkeypatch):
+    asked, value = [], torch.tensor(2.0)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *args: asked.append(args))
+    shard = ShardGenerator("cpu", 1, 3)
+    assert reduce_min(value, None) is value is reduce_sum(value, torch.Generator()) and not asked
+    assert reduce_min(value, shard) is value is reduce_sum(value, shard)
+    assert asked == [(value, torch.distributed.ReduceOp.MIN), (value,)]
+    alone = ShardGenerator("cpu", 0, 1)
+    assert reduce_min(value, alone) is reduce_sum(value, alone) is value and len(asked) == 2
+
+
+def test_a_first_try_has_the_seed_itself():
+    assert seed_of_try(7, 0) == 7 != seed_of_try(7, 1) != seed_of_try(8, 1) and seed_of_try(7, 1) == seed_of_try(7, 1)
+    assert 0 <= seed_of_try(7, 1) < 2**63 and seed_of_try(7, 2) != seed_of_try(7, 1)

@@ -43,3 +43,27 @@ def test_an_interval_needs_two_draws():
     assert low < 0.5 < high and low + high == pytest.approx(1.0)
     for values in ([], [1.0]):
         with pytest.raises(ValueError, match=f"values: {len(values)} of them"): skewed_interval(values)
+
+
+def test_z_scores_by_hand():
+    values = torch.tensor([[1.0, 0.0], [3.0, 4.0]])  # standard deviations sqrt 2 and 2 sqrt 2, errors 1 and 2
+    torch.testing.assert_close(z_mean(values, 0.0), torch.tensor([2.0, 1.0]))
+    torch.testing.assert_close(z_mean(values, 1.0), torch.tensor([1.0, 0.5]))
+    assert z_count(60, 100, 0.5) == 2.0 and z_count(10, 100, 0.2) == -2.5
+    draws = iter(values)
+    mean, error = estimate(lambda: next(draws), 2)
+    assert mean.tolist() == [2, 2] and error.tolist() == pytest.approx([1, 2])
+
+
+def test_a_skewed_interval_by_its_equation():
+    "Both ends solve Hall's equation T + g T^2 / 3 + g^2 T^3 / 27 + g / 6n = +- z / sqrt n, by moments taken here."
+    values, z = [0.0, 0.0, 1.0, 5.0], 1.6448536269514722
+    mean, n = sum(values) / 4, 4
+    deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / 3)
+    g = sum((v - mean) ** 3 for v in values) / n / deviation**3
+    for end, sign in zip(skewed_interval(values, .9), (1, -1)):
+        t = (mean - end) / deviation
+        assert t + g * t**2 / 3 + g**2 * t**3 / 27 + g / (6 * n) == pytest.approx(sign * z / 2)
+    assert skewed_interval([2.0, 2.0]) == (2, 2)
+    for level in (0, 1):
+        with pytest.raises(ValueError, match=f"level={level}"): skewed_interval(values, level)
