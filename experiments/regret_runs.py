@@ -4,7 +4,8 @@ Each corpus is learned in single orders and by mixtures of them, with the networ
 of all. The entrants of a corpus and seed are trained in turn, each step being that of the one that has spent least CPU
 time (`race`), so that their seconds are equal. The regret of an entrant is its bound minus that of the best single
 order of the seed. Rows go to experiments/results/regret_runs.json, with settings, CPU seconds, seed and commit; a race
-whose rows are there is left out.
+whose rows are there is left out. `--costs` notes instead, in experiments/results/trial_costs.json, what generations of
+each component cost while a mixture is tried, after some numbers of steps.
 
 `middle_out` is a planted order: the letter in the middle is drawn, and each further one, on both sides, is a table's
 entry for the two letters nearest to it towards the middle, with noise. `names` are the family names of the US census of
@@ -12,6 +13,7 @@ entry for the two letters nearest to it towards the middle, with noise. `names` 
 import argparse
 import importlib.util
 import random
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,12 +25,14 @@ from gap_runs import row_of
 from loflexmdm.process.orders_by_hand import free_ranks, given_order
 from loflexmdm.process.states import PartialSequences
 from loflexmdm.tasks.base import task_from
-from loflexmdm.training.recipes import recipe
+from loflexmdm.training.recipes import recipe, recipe_from
 from runs import ROOT, bound, note, noted
 from training_runs import race
 
 RESULTS = ROOT / "experiments" / "results" / "regret_runs.json"
+COSTS = ROOT / "experiments" / "results" / "trial_costs.json"
 HELD_OUT, STATES = 256, 8
+WATCHED = 25, 50, 100, 200  # steps of a trial after which costs are noted
 SMILES = dict(kind="molecules", source="embedded", notation="smiles", reorder=False, prompt_share=0.0, max_length=40)
 QM9 = SMILES | dict(source="qm9", max_length=24)
 LETTERS, LINES, NOISE = "abcdefghijklmnop", 20_000, 0.05  # of the planted order
@@ -121,17 +125,35 @@ def run(name: str, entrants: Sequence[str], seconds: int, seed: int):
                            **row_of(racer), **recipes[entrant], bound=bound(task, racer.method, HELD_OUT, STATES)))
 
 
+def watch(name: str, seed: int):
+    "Note the costs of a mixture's components, in nats per sequence, in a trial of WATCHED steps."
+    settings = tables(name, "mixture", seed)
+    settings["model"] |= dict(trial=WATCHED[-1])
+    row, found = dict(name=f"{name} {seed}", corpus=name, seed=seed), {}
+    if noted(COSTS, row["name"], row): return
+    with tempfile.TemporaryDirectory() as directory:
+        trainer = recipe_from(settings).trainer(directory, progress=False)
+        stream, mixture = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device), trainer.method.mixture
+        for step in range(1, WATCHED[-1] + 1):
+            trainer.train_step(stream)
+            if step in WATCHED: found[step] = dict(zip(mixture.names, [round(v, 2) for v in mixture.cost.tolist()]))
+        stream.close()
+    note(COSTS, row | dict(costs=found, **settings))
+
+
 def main(argv: Sequence[str] | None = None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpora", nargs="+", choices=CORPORA)
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--entrants", nargs="+", default=list(ENTRANTS), choices=ENTRANTS)
+    parser.add_argument("--costs", action="store_true", help="note costs in a trial, not bounds")
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     for seed in args.seeds:
         for name in args.corpora:
-            run(name, [entrant for entrant in args.entrants if entrant in entrants_of(name)], args.seconds, seed)
+            if args.costs: watch(name, seed)
+            else: run(name, [entrant for entrant in args.entrants if entrant in entrants_of(name)], args.seconds, seed)
 
 
 if __name__ == "__main__": main()

@@ -46,7 +46,8 @@ class Racer:
         start = steps // 4 if self.learns_order else 0
         self.trainer.config = replace(self.trainer.config, steps=steps, order_start=start)
         for method in (self.trainer.method, self.method):
-            if getattr(method, "mixture", None) is not None: method.mixture.trial = int(TRIAL * steps)
+            if getattr(method, "mixture", None) is not None:
+                method.mixture.trial = min(type(method.config).trial, int(TRIAL * steps))
 
     @property
     def method(self) -> Method:

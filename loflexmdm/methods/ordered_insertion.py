@@ -50,7 +50,7 @@ class OrderedInsertionConfig:
     ] = "learned"  # order of insertion
     # of a mixture: uniform, left_to_right, right_to_left, rules such as backward:8,0.5, and network, a learned one
     components: str = "uniform,left_to_right,right_to_left"  # orders of a mixture, separated by commas
-    trial: Natural = 200  # steps in which the components of a mixture have equal weights, a tenth of a shorter run
+    trial: Natural = 200  # steps in which the components of a mixture have equal weights; half of a run of fewer than 400
     given: str = ""  # name and numbers of a rule, its log rates are the scores: the order, or where learning starts
     slope: float = 0.0  # where learning starts otherwise: by how much scores fall from one position to the next
     merge: bool = False  # equal neighbours are one event: from left to right within a run

@@ -213,7 +213,7 @@ def limited_steps(train: TrainConfig, n: int, orders: int = 1) -> int:
     enough = math.ceil(PASSES * n / rows)
     return min(train.steps, max(FEWEST_STEPS, enough))
 
-TRIAL = 0.1  # largest share of a run in which the components of a mixture of orders are tried, if left open
+TRIAL = 0.5  # largest share of a run in which the components of a mixture of orders are tried, if left open
 
 
 def with_trial(config, is_given: bool, train: TrainConfig):

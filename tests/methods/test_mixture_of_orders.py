@@ -175,7 +175,7 @@ def test_parts_of_a_batch_are_one_step_of_the_costs():
     torch.testing.assert_close(whole.cost, torch.tensor([3.0, 4.0]))
 
 
-@pytest.mark.parametrize("given, steps, trial", [({}, 50, 5), ({}, 9000, 200), (dict(trial=40), 50, 40)])
+@pytest.mark.parametrize("given, steps, trial", [({}, 50, 25), ({}, 9000, 200), (dict(trial=40), 50, 40)])
 def test_a_trial_ends_before_the_run(given, steps, trial):
     model = dict(method="ordered-insertion", order="mixture") | given
     tables = dict(task=dict(kind="brackets"), model=model, train=dict(steps=steps))
