@@ -5,8 +5,8 @@ A model that inserts samples from prompts, one of SMILES from the spelling that 
 points, at five places as `sample` does; one that writes SMILES from left to right grows the fragments. Models of SMILES
 have two temperatures, and draw once more until all of a case's molecules are different, at the first temperature and
 at a lower one; those that insert once more under the rule `valid`. A table for each seed goes to
-experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and the commit. For 100 samples of
-each case two to four minutes of one core, or ten for a model of masks."""
+experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and the commit. 100 samples of
+each case take two to four minutes of one core, or ten for a model of masks."""
 import argparse
 import csv
 from pathlib import Path

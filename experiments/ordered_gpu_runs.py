@@ -2,8 +2,8 @@
 
 Steps of whole generations of 512 columns, 128 rows at once, beside GPT-2 of Hugging Face of the same width and depth,
 autoregression and LoFlexMDM of the package, as written and compiled; the share of the GPU's peak in bfloat16 counts the
-products that torch counts. `--stars SECONDS` trains star-hard at the paper's size. What FILE has already is not measured
-again, and the training continues from its checkpoints beside FILE, so that a run in short commands ends up whole.
+products that torch counts. `--stars SECONDS` trains star-hard at the paper's size. What FILE has is not measured again,
+and the training continues from its checkpoints beside FILE, so that a run in short commands ends up whole.
 `--device cpu --size nano --rows 2 --columns 32` tries that it runs."""
 import argparse
 import json

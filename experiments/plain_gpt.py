@@ -3,8 +3,8 @@
     python experiments/plain_gpt.py FILE [--seconds 40] [--seeds 0 1 2] [--entrants ar plain] [--rows 16] [--out OUT]
 
 FILE has one sequence per line, cut into characters: `code_lines.py` and `log_lines.py` write two, and
-`regret_runs.names` the names. Rows of experiments/results/plain_gpt.jsonl say what their file is (`--about`). Runs whose
-rows are in OUT are left out. All train on the same lines, as many a step, for the same seconds of one
+`regret_runs.names` the names. Rows of experiments/results/plain_gpt.jsonl say what their file is (`--about`). Runs
+whose rows are in OUT are left out. All train on the same lines, as many a step, for the same seconds of one
 core, with rates that fall to their last value when the time is over; the bound is that of the same held-out lines, and
 exact. The plain GPT is torch's own layers: learned positions, LayerNorm, AdamW, cross-entropy."""
 import argparse

@@ -1,4 +1,4 @@
-"""Samples under rules: their distribution and what they cost, `python experiments/rule_runs.py receptors molecules logs`.
+"""Samples under rules, their distribution and cost: `python experiments/rule_runs.py receptors molecules logs`.
 
 receptors: a small autoregressive model of `receptors.py human_T_beta`; for a letter and two motifs, the lengths of
 samples under the rule against those of OLGA's sequences that satisfy it (runs/receptors/human_T_beta-law.csv, if it is
@@ -140,7 +140,8 @@ def gap(n: int, seed: int):
     prompted = [t for t in of_law if re.fullmatch("CASS.*YF", t)]
     note(RESULTS, dict(
         name=f"receptors CASS...{{3,6}}YF conditional {seed}", draws=n, satisfied=len(matches(drawn)), p=[p, error],
-        p_law=len(satisfying) / len(prompted), from_law=compared(drawn, satisfying), from_own_draws=compared(drawn, own),
+        p_law=len(satisfying) / len(prompted), from_law=compared(drawn, satisfying),
+        from_own_draws=compared(drawn, own),
         cpu_seconds=round(seconds, 1), rejection_seconds=round(per_draw * n / p, 1), steps=GAP_STEPS, batch=BATCH,
         trained_seconds=round(trained, 1), method="fim",
     ))

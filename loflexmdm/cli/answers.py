@@ -231,7 +231,8 @@ class Answers:
         rule = request_from(fragment, link_atoms, link_rings)
         found = links([self.model(model)], rule, n, seed, unique, refuse=Refusals(sound))
         columns = molecule_columns([link.smiles for link in found])
-        rows = [dict(input=0, text=link.smiles) | row_of(link) | more for link, more in zip(found, columns, strict=True)]
+        both = zip(found, columns, strict=True)
+        rows = [dict(input=0, text=link.smiles) | row_of(link) | more for link, more in both]
         return Answer(plain(rows) or [unusable(0, ends, "no linker was found")], list(changes))
 
     def score(
@@ -303,7 +304,7 @@ def cards(rows: Sequence[Mapping], fragment: str = "") -> str:
 
 
 class Drawings:
-    "What the page draws and writes by RDKit, as calls."
+    "Calls by which the page draws and writes molecules, by RDKit."
     def molfile(self, smiles: str) -> str: return to_molfile(smiles)
     def smiles(self, molfile: str) -> str: return from_molfile(molfile)
     def cards(self, rows: Sequence[Mapping], fragment: str) -> str: return cards(rows, fragment)

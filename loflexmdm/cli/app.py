@@ -249,7 +249,7 @@ PRIVATE = dict(api_visibility="private")  # of the page's events: programs have 
 def add_form(gr, calls: Calls, name: str, fields: Callable, suffixes: Sequence[str]):
     """Add a form and connect its buttons.
 
-    `fields(gr, calls)` adds the form's own fields. It returns action, text, model and part to keep; and further ones."""
+    `fields(gr, calls)` adds the form's own fields. It returns action, text, model and part to keep, then others."""
     with gr.Row():
         with gr.Column(scale=2, min_width=300):
             first, last = fields(gr, calls)

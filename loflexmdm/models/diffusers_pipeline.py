@@ -116,7 +116,7 @@ def pipeline_class() -> type:
         def __call__(self, prompt: str | Sequence | None = None, num_samples: int | None = None,
                      num_inference_steps: int | None = None, generator: torch.Generator | None = None,
                      callback_on_step_end: Callable | None = None, return_dict: bool = True) -> Any:
-            """Draw `num_samples` sequences per prompt, texts or lists of tokens, in `num_inference_steps` network calls.
+            """Draw `num_samples` sequences per prompt (text or list of tokens) in `num_inference_steps` network calls.
 
             Returns `sequences` (`Generated`) and `texts`. ValueError as for `Model.sample`."""
             model, scheduler = Model(self.model), self.scheduler

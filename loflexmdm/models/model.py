@@ -142,8 +142,9 @@ class Model:
         return None if self.task is None else self.task.prompts(split, n)
 
     def request(self, n: int | None = None, request: SampleRequest | None = None, **settings) -> SampleRequest:
-        """Return the request of settings by name, or `request` with them changed. ValueError as in `request_of`, and for
-        conditions on rows that the task cannot decide."""
+        """Return the request of settings by name, or `request` with them changed.
+
+        ValueError as in `request_of`, and for conditions on rows that the task cannot decide."""
         task = None if self.method.task is None else self.task
         further = None if task is None else task.prompt_options
         return check_rows(request_of(SampleRequest, self.method, further, _with_count(settings, n), request), task)

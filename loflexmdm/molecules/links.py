@@ -282,7 +282,7 @@ def _link(linker: str, route: str, ends: str, nats: float) -> Link:
 
 # %% ../../nbs/molecules/09_links.ipynb #ln00rw01
 def request_from(ends: str, link_atoms: str | None, link_rings: str | None) -> Linker:
-    "Return the rule of two ends and the options of these names. Limits that are no ranges raise ValueError."
+    "Return the rule of two ends and the options of these names. ValueError for limits that are not ranges."
     limits = dict(atoms=link_atoms, rings=link_rings)
     ranges = {key: read_range(text, f"--link-{key}", key == "atoms") for key, text in limits.items() if text}
     return Linker(ends, **ranges)

@@ -449,7 +449,7 @@ class _MoleculeExamples(_PropertyClasses):
 
     def example(self, text: str, rng: random.Random, prompt_share: float = 0.0, asked: Sequence[str] = ()) -> Example:
         """Convert a molecule to a training example. Rewritten if configured; with probability `prompt_share` some
-        fragments are the prompt, after the condition `add_condition`.
+        fragments are the prompt, after the condition `asked`.
 
         Texts with holes are always rewritten, since a user's fragments come first in prompts."""
         if self.config.reorder: text = self._rewritten(text, rng)
@@ -472,7 +472,7 @@ class _MoleculeExamples(_PropertyClasses):
     ) -> Example:
         """Convert a molecule, or another that fits, to an example with gaps, by the rule of the configuration.
 
-        The condition `add_condition` comes before it; `another` draws a molecule's text and condition."""
+        The condition `asked` comes before it; `another` draws a molecule's text and condition."""
         def tokens(text: str, asked: Sequence[str]) -> list[str]:
             return [*asked, *self.tokens_of(self._rewritten(text, rng) if self.config.reorder else text)]
 
@@ -606,8 +606,6 @@ class _MoleculeTexts(_PropertyClasses):
         tokens, hook = self._tokens_and_hook(text, method, n)
         given = self._split_condition(split_closing(text)[1])[1]
         route = getattr(hook, "description", "") or self.route(tokens, text)
-        left_out = self.omissions(text, method)
-        route = f"{route}; {left_out} left out" if left_out else route
         return Prompt(tokens, hook, route, distinct=bool(given) and "..." not in given)
 
     def _tokens_and_hook(self, text: str, method: Method, n: int) -> tuple[list[list], Callable | None]:
@@ -925,7 +923,7 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         return sum(met) / len(met) if met else math.nan
 
     def _asked_figures(self, samples: Samples) -> dict[str, float]:
-        "Compute the score `add_condition`, for conditions that can be checked. Empty if no property is known."
+        "Compute the score `asked`, for conditions that can be checked. Empty if no property is known."
         condition = self.config.condition
         if condition == "none" or condition not in PROPERTIES and self.access.unread: return {}
         share = self.requested_fraction(samples)

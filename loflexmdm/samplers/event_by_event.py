@@ -50,8 +50,8 @@ class EventByEvent(Sampler):
     and `gap_temperature` of the gaps.
 
     An event is the number of an outcome: of m items and k channels, j m + i is an event of channel j at item i, and
-    k m is the end. The end cannot come below the smallest length, and comes at the largest; both are counted, as forced and as
-    overflow. The network reads prompts once (`read_prompts`) and then one event at a time (`gap_scores`,
+    k m is the end. The end cannot come below the smallest length, and comes at the largest; both are counted, as
+    forced and as overflow. The network reads prompts once (`read_prompts`) and then one event at a time (`gap_scores`,
     `token_logits`, `insert`). `logits_hook` is an object with two methods (`EventHook`). ValueError as in `Choices`."""
     name: ClassVar[str] = "event-by-event"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place",)  # that it can simulate, the first of which inserts

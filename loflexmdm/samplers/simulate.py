@@ -122,7 +122,8 @@ class RuleResult:
         if self.effective:
             words.append(f"{len(self.effective):,} by particles, {mean(self.effective):.1f} of them effective")
         if self.disagrees:
-            words.append(f"particles find {self.of_particles[0]:.2g}: prompts differ, or particles miss a part of the law")
+            found = f"particles find {self.of_particles[0]:.2g}"
+            words.append(f"{found}: prompts differ, or particles miss a part of the law")
         often = Counter(self.reasons).most_common()
         if often: words.append("left out: " + ", ".join(f"{n:,} {reason}" for reason, n in often[:REASONS])
                                + f" and {len(often) - REASONS} other reasons" * (len(often) > REASONS))

@@ -113,8 +113,8 @@ STEPS = Limit(10**9, "steps", "LOFLEXMDM_MAX_STEPS")  # of a training run
 CALLS = Limit(10**7, "steps of a sampler", "LOFLEXMDM_MAX_CALLS")  # all step times are in memory
 PROCESSES = Limit(256, "processes", "LOFLEXMDM_MAX_PROCESSES")  # data loaders
 WEIGHTS = Limit(2**30, "weights", "LOFLEXMDM_MAX_WEIGHTS")  # of a configured network
-LIMITS = (LINE, DESCRIPTION, EXPANSION, CELLS, SMILES, RINGS, READING, TOKENS, TEXT, ROWS, STATES, ATOMS, SECONDS, BATCH,
-          STEPS, CALLS, PROCESSES, WEIGHTS)
+LIMITS = (LINE, DESCRIPTION, EXPANSION, CELLS, SMILES, RINGS, READING, TOKENS, TEXT, ROWS, STATES, ATOMS, SECONDS,
+          BATCH, STEPS, CALLS, PROCESSES, WEIGHTS)
 
 
 RING_MARKS = re.compile(r"\[[^\]]*\]|<[^>]*>|(%\(\d+\)|%\d\d|\d)")  # ends of a ring, not digits in brackets

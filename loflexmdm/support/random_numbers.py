@@ -58,7 +58,7 @@ def seed_of(*key) -> int:
 
 
 def seed_of_try(seed: int, k: int) -> int:
-    "Return the seed of try `k`: of the first, 0, the seed itself, of others one that shares nothing with its neighbours."
+    "Return the seed of try `k`: for the first, 0, the seed itself, else one that has nothing in common with others."
     return seed_of(seed, "try", k) if k else seed
 
 

@@ -183,7 +183,7 @@ class Workers:
         self, name: str, *arguments, settings: Mapping = {}, caller: str = "", budget: Budget = Budget(),
         pause: float | None = None,
     ) -> AsyncIterator[Any]:
-        """Yield the parts of a call's result, with `pause` also None after that many seconds without one. Whoever leaves
+        """Yield the parts of a call's result, with `pause` also None after as many seconds without one. Whoever leaves
         the iterator ends the call.
 
         Raises what the call raises; TimeoutError after the seconds of the budget, Busy after as many without a process,

@@ -142,4 +142,5 @@ def describe_choice(choice: Choice, steps: int, n: int) -> list[str]:
     if choice.other is None: return lines
     other, size = duration(choice.other_cost.seconds(sequences)), choice.other_cost.batch_size
     steps_of = f" in steps of {size}" if size != cost.batch_size else ""
-    return [*lines, f"alternative: {choice.other.name}, {other} for as many sequences{steps_of}: {choice.other.options}"]
+    alternative = f"{choice.other.name}, {other} for as many sequences{steps_of}"
+    return [*lines, f"alternative: {alternative}: {choice.other.options}"]

@@ -105,14 +105,12 @@ def _measured_by(rows: Sequence[dict]) -> str:
 
 # %% ../../nbs/training/03_log.ipynb #a8e9030f
 def plot_metrics(directory_or_rows: str | os.PathLike | Sequence[dict], ax=None):
-    """Plot the loss curves of a run. Returns the axes. Takes its directory, its metrics.jsonl or the rows of one; nats
-    per sequence, on a log scale.
+    """Plot the loss curves of a run, in nats per sequence on a log scale; return the axes.
 
-    Nats per sequence, on a log scale; returns the axes.
-
-    The training curve is `bound_tight`, or `bound`, or `loss`, the first that the method reports: one batch each, so it
-    is noisy."""
+    It takes the directory of the run, its metrics.jsonl or the rows of one. The training curve is `bound_tight`, or
+    `bound`, or `loss`, the first that the method reports: one batch each, so it is noisy."""
     import matplotlib.pyplot as plt  # imported here, so that training does not wait for it
+    from matplotlib.ticker import LogFormatter
     rows = directory_or_rows
     if isinstance(rows, (str, os.PathLike)):
         path = Path(rows)
@@ -125,5 +123,6 @@ def plot_metrics(directory_or_rows: str | os.PathLike | Sequence[dict], ax=None)
         points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
         if points: ax.plot(*zip(*points, strict=True), style, ms=3, lw=1, label=label)
     ax.set(xlabel="step", ylabel="nats per sequence", yscale="log")
+    for axis in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter): axis(LogFormatter())  # 8, not 8 x 10^0
     ax.legend(frameon=False)
     return ax

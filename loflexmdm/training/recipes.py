@@ -8,7 +8,7 @@ __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXE
            'PRESETS', 'MOLECULES', 'SCHEMA', 'method_config', 'Recipe', 'method_of', 'check_tables', 'configs_of',
            'check_values', 'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps',
            'with_trial', 'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables',
-           'fill_in_method', 'like_its_start', 'cost_of', 'with_precision', 'measured_steps', 'short_name',
+           'fill_in_method', 'inherit_settings', 'cost_of', 'with_precision', 'measured_steps', 'short_name',
            'tables_with_key', 'is_shared', 'long_name', 'keys_of', 'shared_keys', 'override', 'with_method',
            'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets',
            'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema',
@@ -314,7 +314,7 @@ def complete_tables(
 
     The tables are returned as they are if they leave nothing open, for other data, for a small file without gaps to
     fill, and where several processes train. `tell` gets a line on the choice and one on the alternative."""
-    tables = like_its_start(check_tables(tables))
+    tables = inherit_settings(check_tables(tables))
     train = tables.get("train", {})
     if tables.get("task", {}).get("kind") not in OWN_DATA or current_launch().world > 1: return tables
     if "method" in tables.get("model", {}) and {"steps", "batch_size"} <= train.keys(): return tables
@@ -340,7 +340,7 @@ def fill_in_method(tables: dict, entrant: Entrant, tell: Callable[[str], object]
     return entrant_tables(tables, entrant)
 
 
-def like_its_start(tables: dict) -> dict:
+def inherit_settings(tables: dict) -> dict:
     "Return tables with the model of `start_from`, if they leave the method open; weights fit only the same network."
     start = tables.get("train", {}).get("start_from")
     if not start or "method" in tables.get("model", {}) or tables["task"].get("kind") not in OWN_DATA: return tables

@@ -98,7 +98,8 @@ def test_fillings_make_the_texts(post):
     ("sample", GROWN | dict(temperature=-1), 422, "temperature"),
     ("sample", GROWN | dict(batch_size=4), 422, "batch_size: cannot be set by a call"),
     *(("sample", GROWN | {key: 1}, 422, f"{key}: cannot be set by a call") for key in ("self", "request", "record")),
-    *(("sample", GROWN | {key: 1}, 422, f"{key}=1: unknown setting") for key in ("name", "caller", "budget", "settings")),
+    *(("sample", GROWN | {key: 1}, 422, f"{key}=1: unknown setting")
+      for key in ("name", "caller", "budget", "settings")),
     ("sample", GROWN | dict(model="leads"), 422, "choose one of molecules-leads, repair-text"),
     ("sample", GROWN | dict(seconds=100), 422, "seconds: 100.0 seconds; at most 20 are allowed"),
     ("score", dict(model="molecules-leads", texts=["CCO"], states=10**9), 422, "at most 10,000 are allowed"),
@@ -139,7 +140,9 @@ def test_bodies_and_tokens(client, monkeypatch):
     assert client.get("/metrics", auth=("", "secret")).status_code == 200
 
 
-@pytest.mark.parametrize("path, status", [("/gradio_api/run/predict", 422), ("/gradio_api/reset", 422), ("/v1/sample", 500)])
+@pytest.mark.parametrize("path, status", [
+    ("/gradio_api/run/predict", 422), ("/gradio_api/reset", 422), ("/v1/sample", 500),
+])
 def test_a_call_that_the_page_cannot_take_is_one_line(path, status):
     from starlette.responses import JSONResponse
     from starlette.testclient import TestClient

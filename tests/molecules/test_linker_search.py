@@ -60,7 +60,8 @@ def test_drawn_linkers_have_about_the_atoms_of_a_parent(monkeypatch):
     "The parent's linker has six atoms, so four to eight are asked for, within the limits of the request."
     parent, asked = with_linker("[1*]CCCCCC[2*]", ENDS), []
     monkeypatch.setattr(linker_search, "check_fills", lambda *_: None)
-    monkeypatch.setattr(linker_search, "draw_linkers", lambda _, rule, n, seed: asked.append((rule.atoms, n)) or ["CCO"])
+    draw = lambda _, rule, n, seed: asked.append((rule.atoms, n)) or ["CCO"]
+    monkeypatch.setattr(linker_search, "draw_linkers", draw)
     relink = Relink(Linker(ENDS, (5, 12)), model=SimpleNamespace(method=None))
     of_parent = [Call(parent, 1.0, "", 1, "model")]
     assert relink.draw_linkers(of_parent, 3, random.Random(0)) == [("CCO", "model")] and asked == [((5, 8), 3)]

@@ -87,7 +87,8 @@ def test_a_header_that_is_a_molecule_is_no_header(tmp_path):
 
 
 @pytest.mark.parametrize("text, column, format, smiles", [
-    ("CCO,n\nCCN,1\n", "CCO", "auto", ["CCN"]), ("CO\nCCN\n", "", "table", ["CCN"]), ("smiles\nCCN\n", "", "auto", ["CCN"]),
+    ("CCO,n\nCCN,1\n", "CCO", "auto", ["CCN"]), ("CO\nCCN\n", "", "table", ["CCN"]),
+    ("smiles\nCCN\n", "", "auto", ["CCN"]),
     ("text\nCCN\n", "", "auto", ["CCN"]), ('{"CCO": "CCN"}\n', "", "json lines", ["CCN"]),
     ("CCO\nCCN\n", "", "lines", ["CCO", "CCN"]),
 ])

@@ -162,7 +162,8 @@ def test_an_analogue_stands_beside_its_lead(tmp_path):
     assert call("report", tmp_path / "edited.csv")[0] == 0
     page = (tmp_path / "edited.html").read_text()
     pairs = page.split("<h2>Leads and analogues</h2>")[1].split("<h2>")[0]
-    assert pairs.count("<svg") == 2 and "COc1ccccc1" in pairs and "+14.03" in pairs and "charge at pH 7, estimated" in pairs
+    assert pairs.count("<svg") == 2 and "COc1ccccc1" in pairs and "+14.03" in pairs
+    assert "charge at pH 7, estimated" in pairs
     assert "Leads and analogues" not in report(["CCO"], leads={"CCO": "CCO"})
 
 

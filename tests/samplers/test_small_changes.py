@@ -147,7 +147,8 @@ def test_a_window_holds_its_number_of_masks():
 def test_logits_are_not_computed_for_a_choice_that_needs_none():
     out = Intensities(unmask=torch.ones(1, 3), logits=torch.zeros(1, 3, 6))
     x = as_batch([[MASK, MASK]])
-    for confidence in (None, "rates", "leftmost"): assert Choices(confidence=confidence).read_logits(out, x.masked) is out
+    for confidence in (None, "rates", "leftmost"):
+        assert Choices(confidence=confidence).read_logits(out, x.masked) is out
     assert Choices(confidence="top_prob").read_logits(out, x.masked) is not out
 
 

@@ -63,7 +63,7 @@ def test_the_stored_snapshot_has_every_point():
 @pytest.mark.parametrize("what, method", [(what, m) for what, methods in bench.BY_LENGTH.items() for m in methods])
 @pytest.mark.slow
 def test_ordered_insertion_in_turns_with_autoregression(what, method):
-    "Of short sequences; with one round the three ratios are one. A step has more operations than one of autoregression."
+    "With short sequences and one round the three ratios are one; a step has more operations than one of `ar`."
     found = bench.by_length_point(what, method, 8, 0)
     assert found["over"] == [pytest.approx(found["seconds"] / found["theirs"], rel=0.05)] * 3
     assert found["operations"] > found["operations_of_theirs"] > 100
