@@ -9,6 +9,7 @@ import torch
 from loflexmdm.models.pretrained import load
 from loflexmdm.process.orders_by_hand import order_named
 from loflexmdm.process.states import collate, parse_prompt
+from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import task_from
 from loflexmdm.tasks.key import KeyConfig, KeyTask, early_ciphers
 from stored_models import stored
@@ -91,3 +92,21 @@ def test_the_packaged_pair_differs_as_in_closed_form():
 def test_the_packaged_pair_on_mixed_stars_differs_as_its_cards_say():
     "Three standard errors of 300 prompts around 94.5 % and 70.4 %."
     assert share_right("star-mixed", 300) > 0.90 and 0.62 < share_right("star-mixed-fixed", 300) < 0.79
+
+
+@pytest.mark.parametrize("layout", ["infill", "prefix"])
+def test_scores_of_answers(layout):
+    "Of four prompts: a right answer, a wrong key, a slot without a token, and a right one of another prompt."
+    task = KeyTask(KeyConfig(n=2, q=5, layout=layout))
+    rows = [task.dataset("test")[i] for i in range(3)]
+    ids, free = [e.tokens[1:] for e in rows], [[not f for f in e.fixed[1:]] for e in rows]
+    first = free[1].index(True)
+    ids[1] = [*ids[1][:first], (ids[1][first] - 3 + 1) % 5 + 3, *ids[1][first + 1:]]
+    ids[2], free[2] = ids[2][:-1], free[2][:-1]
+    samples = Samples([*ids, ids[0]], [*free, free[0]])
+    numbers = [task.numbers("test", i)[0] for i in range(4)]
+    assert numbers[3] != numbers[0] and task.answers(samples)[0] == [[t] for t in task.answer(*task.numbers("test", 0))]
+    score = task.score("test", samples)
+    assert score == dict(exact_match=.25, complete=.75)
+    slots = task.answers(samples)[2]
+    assert slots[-1] == [] if layout == "infill" else len(slots) == 2

@@ -4,12 +4,15 @@ import math
 
 import pytest
 
+from loflexmdm.process.states import BOS, Example, collate
 from loflexmdm.samplers import Samples
+from loflexmdm.samplers.simulate import Trajectory
 from loflexmdm.tasks.base import SPLITS
 from loflexmdm.tasks.star_graphs import _fit
 from loflexmdm.tasks.star_graphs import STAR_PRESETS, StarConfig, StarGraph, StarGraphs, StarTask
 from loflexmdm.tasks.star_graphs import draw_star_answer, draw_star_generation, is_path, junction_distances
-from loflexmdm.tasks.star_graphs import radial_layout, read_graphs, star_verdict, write_graphs
+from loflexmdm.tasks.star_graphs import junction_last, names_junction, radial_layout, read_graphs, star_correlations
+from loflexmdm.tasks.star_graphs import star_verdict, to_junction, write_graphs
 
 GRAPH = StarGraph(((7, 2), (4, 7), (7, 9), (2, 5)), 4, 5, (4, 7, 2, 5))
 PINNED = {"star-tiny": "cb7b0de68f2a840d",
@@ -180,3 +183,42 @@ def test_nodes_are_half_as_wide_as_their_distance():
         assert found == pytest.approx(size or 0.5 * (right - x) * 72 / fig.dpi)
         assert ax.get_xlim() == (-0.5, 1.5) and ax.get_ylim() == (-0.5, 2.5)
         plt.close(fig)
+
+
+def answer_of(prompt, answer):
+    return collate([Example([BOS, *prompt, *answer], [True] * (1 + len(prompt)) + [False] * len(answer),
+                            [True] * (1 + len(prompt)) + [False] * len(answer))])
+
+
+def test_orders_from_the_junction():
+    "Node 9 is named most often in the prompt; the answer is the path 5 9 9 7, of two tokens per edge."
+    x, free = answer_of([9, 5, 9, 7, 9, 8], [5, 9, 9, 7]), slice(7, 11)
+    assert names_junction(x)[0].long().tolist() == [0] * 8 + [1, 1, 0]
+    # places along the path are 0, 1, 1, 2: a factor of 100 over one node
+    assert to_junction(x)[0, free].tolist() == pytest.approx([10, .1, .1, 10])
+    longer = answer_of([9, 5, 9, 7, 9, 8], [9, 7, 7, 5, 5, 6])
+    assert to_junction(longer, 8.0, 1.0)[0, free.start:].tolist() == pytest.approx([1, 2, 2, 4, 4, 8])
+    # back from the goal to the junction's last mention, then on from the source
+    moments = [v.log() for v in junction_last(x)[0, free]]
+    falls = [float((math.log(10) - v) / math.log(100) * 3) for v in moments]
+    assert falls == pytest.approx([2, 3, 1, 0], abs=1e-5)
+    without = answer_of([9, 5, 9, 7], [5, 7, 6])
+    assert [round(3 * v) / 3 for v in junction_last(without, 1.0, .01)[0, 5:].log10().tolist()] == pytest.approx([-2, -1, 0])
+    assert to_junction(without, 1.0, .01)[0, 5:].log10().tolist() == pytest.approx([-2, 0, 0], abs=1e-5)
+
+
+def test_correlations_of_exact_and_of_all_answers():
+    task = StarTask(STAR_PRESETS["star-tiny"])
+    graphs = task.graphs("test", 3)
+    sequences, free, trajectories = [], [], []
+    for k, graph in enumerate(graphs):
+        example = task.dataset("test")[k]
+        ids, own = example.tokens[1:], [not f for f in example.fixed[1:]]
+        if k == 2: ids = [*ids[:-1], ids[-2]]  # a wrong answer
+        times = [float(i) for i in range(len(ids))]
+        sequences.append(ids), free.append(own), trajectories.append(Trajectory([], times, times))
+    samples = Samples(sequences, free, trajectories=trajectories)
+    found = star_correlations(task, "test", samples)
+    assert found["exact"] != found["all"] and set(found) == {"exact", "all"}
+    two = Samples(sequences[:2], free[:2], trajectories=trajectories[:2])
+    assert star_correlations(task, "test", two)["all"] == found["exact"]
