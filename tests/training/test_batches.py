@@ -150,3 +150,26 @@ def test_loader_processes_ignore_signals_until_the_training_process_leaves():
     process.terminate()
     process.join(30)
     assert process.exitcode == 0
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_batches_of_a_stream_from_any_start_are_a_tail(grouped):
+    "And each process gets its share of their rows; those of similar length are made a pool at a time."
+    data, config = letters_of_lengths(), TrainConfig(steps=52, batch_size=2, group_by_length=grouped)
+    lengths = lambda start, **share: [b.lengths.tolist() for b in batches(data, config, start, CPU, **share)]
+    whole = lengths(0)
+    assert len(whole) == 52 and lengths(3) == whole[3:] and lengths(51) == whole[51:]
+    assert lengths(49, rank=1, world=2) == [rows[1:] for rows in whole[49:]]
+    apart = [abs(a - b) for a, b in whole[:50]]
+    assert sum(apart) / 50 < 1 if grouped else sum(apart) / 50 > 3
+    plain = letters_of_lengths().examples(config.seed)
+    rows = [len(next(plain).tokens) for _ in range(100)]
+    assert (sorted(sum(whole[:50], [])) == sorted(rows)) if grouped else (sum(whole[:50], []) == rows)
+
+
+def test_accumulated_batches_and_empty_data():
+    data, config = [prefix_example((), "a" * (1 + k), Vocabulary("a")) for k in range(6)], TrainConfig(
+        steps=3, batch_size=2, accumulate=2, group_by_length=False)
+    whole = [b.tokens.tolist() for b in batches(data, config, 0, CPU)]
+    assert len(whole) == 6 and [b.tokens.tolist() for b in batches(data, config, 2, CPU)] == whole[4:]
+    with pytest.raises(ValueError, match="data is empty"): next(batches([], config, 0, CPU))

@@ -1,16 +1,19 @@
 "Defaults of a first run on texts of one's own: method, batch and steps by measured pace, and what is kept."
 import random
+from types import SimpleNamespace
 
 import pytest
 
 import loflexmdm
 from loflexmdm.cli.commands import parse
 from loflexmdm.cli.train import recipe_of
+from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.support import random_numbers
 from loflexmdm.support.writers import write_texts
 from loflexmdm.training import first_run, recipes
 from loflexmdm.training.batches import passes
 from loflexmdm.training.first_run import FEWEST_STEPS, SECONDS, Choice, Cost, Entrant, choose, describe_choice
+from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.recipes import ENTRANTS, entrants_for, is_small, recipe, recipe_from, complete_tables
 
 
@@ -233,3 +236,59 @@ def test_the_batch_is_doubled_where_that_is_cheap_and_leaves_enough_steps(monkey
     monkeypatch.setattr(first_run, "step_cost", lambda size: Cost(size, once + each * size, 0.0))
     assert first_run.batch_cost(lambda size: built.append(size) or size, given).batch_size == chosen
     assert built == ([given] if given else [4 * 2 ** k for k in range(len(built))]) and max(built) <= 2 * chosen
+
+
+class Timed:
+    "A trainer whose steps take known seconds, and notes the lengths of its batches."
+    device = "cpu"
+
+    def __init__(self, lengths, seconds=(), **options):
+        self.data = [prefix_example((), "a" * n, Vocabulary("a")) for n in lengths]
+        self.config, self.seen = TrainConfig(steps=9, **options), []
+        self.seconds, self.processes = iter(seconds), SimpleNamespace(batches=lambda *asked: iter([asked] * 9))
+
+    def train_step(self, batches): self.seen.append(next(batches))
+
+
+def test_typical_batches_are_of_the_middle_and_of_both_sides():
+    "Two to warm up, then those at a sixth, a half and five sixths of the order of length."
+    trainer = Timed(random.Random(0).sample(range(1, 61), 60), batch_size=6, accumulate=2, group_by_length=True)
+    found = [sorted((b.lengths - 1).tolist()) for b in first_run.typical_batches(trainer)]
+    assert found[::2] == found[1::2]
+    assert [b[0] for b in found[::2]] == [28, 28, 8, 28, 48] and all(b == [*range(b[0], b[0] + 6)] for b in found)
+    few = Timed([3, 1, 2], batch_size=8, accumulate=1, group_by_length=True)
+    assert [sorted((b.lengths - 1).tolist()) for b in first_run.typical_batches(few)] == [[1, 2, 3]] * 5
+    alike = Timed([2] * 9, batch_size=2, group_by_length=False)
+    assert next(first_run.typical_batches(alike))[1:] == (alike.config, 0, "cpu")
+
+
+def test_the_cost_of_a_step_is_the_mean_of_the_timed_ones(monkeypatch):
+    times = lambda *own: monkeypatch.setattr(first_run, "step_times", lambda trainer: pairs(own))
+    def pairs(own): yield from ((t, 2 * t) for t in own)
+    trainer = Timed([1], batch_size=6)
+    times(9.0, 1.0, 1.0, 1.0, 1.5)
+    assert first_run.step_cost(trainer) == Cost(6, 9.0, 18.0), "one that is slow is enough"
+    times(1.0, 1.0, .3, .6, .6, 7.0)
+    assert first_run.step_cost(trainer) == Cost(6, pytest.approx(.5), pytest.approx(1.0))
+    times(1.0, 1.0, .5, 2.5, .5)
+    assert first_run.step_cost(trainer) == Cost(6, pytest.approx(1.5), pytest.approx(3.0))
+    times(2.0, 2.0, 2.0, 2.0, 2.0, 9.0)
+    assert first_run.step_cost(trainer) == Cost(6, 2.0, 4.0)
+
+
+def test_own_time_is_never_more_than_that_of_the_clock(monkeypatch):
+    clock, own = iter([0.0, 2.0, 5.0, 6.0]), iter([0.0, 1.0, 5.0, 9.0])
+    monkeypatch.setattr(first_run.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(first_run.time, "process_time", lambda: next(own))
+    trainer = Timed([2] * 9, batch_size=2, group_by_length=False)
+    found = first_run.step_times(trainer)
+    assert [next(found), next(found)] == [(1.0, 2.0), (1.0, 1.0)] and len(trainer.seen) == 2
+
+
+@pytest.mark.parametrize("given, seconds, size", [
+    (5, {5: 9.0}, 5), (None, {4: 9.0}, 4), (None, {4: .1, 8: .2}, 8), (None, {4: .1, 8: .11, 16: .12, 32: .16, 64: .3}, 32),
+    (None, {4: .1, 8: .11, 16: .12, 32: .169}, 16), (None, {4 * 2**k: .01 for k in range(7)}, 128),
+])
+def test_a_batch_is_doubled_while_there_are_steps_enough_and_it_is_cheap(monkeypatch, given, seconds, size):
+    monkeypatch.setattr(first_run, "step_cost", lambda n: Cost(n, seconds[n], seconds[n]))
+    assert first_run.batch_cost(lambda n: n, given).batch_size == size
