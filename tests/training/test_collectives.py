@@ -131,12 +131,14 @@ def test_settings_that_must_agree(together):
     assert setting_differences([dict(a=1), dict(b=1)]) == [
         "a (1 in process 0, None in process 1)", "b (None in process 0, 1 in process 1)"]
     assert flat(3, "x") == dict(x=3) and flat(dict(a=dict(b=1), c=2)) == {"a.b": 1, "c": 2}
-    errors = together(lambda p: p.agree(Run(lr=.1 * (1 + p.launch.rank))))
-    assert all(str(e) == "the 2 processes were started differently: train.lr (0.1 in process 0, 0.2 in process 1)" for e in errors)
+    said = "the 2 processes were started differently: train.lr (0.1 in process 0, 0.2 in process 1)"
+    assert [*map(str, together(lambda p: p.agree(Run(lr=.1 * (1 + p.launch.rank)))))] == [said] * 2
     assert together(lambda p: p.agree(Run())) == [None, None]
 
 
-@pytest.mark.parametrize("kept, where", [((), "there holds no checkpoint yet"), (("old", "new"), "the newest checkpoint is new")])
+@pytest.mark.parametrize("kept, where", [
+    ((), "there holds no checkpoint yet"), (("old", "new"), "the newest checkpoint is new"),
+])
 def test_a_lost_process_is_said_with_what_is_kept(together, kept, where):
     def act(p, message):
         p.engine = "wrapped"
