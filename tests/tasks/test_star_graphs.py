@@ -209,9 +209,8 @@ def test_orders_from_the_junction():
 
 def test_correlations_of_exact_and_of_all_answers():
     task = StarTask(STAR_PRESETS["star-tiny"])
-    graphs = task.graphs("test", 3)
     sequences, free, trajectories = [], [], []
-    for k, graph in enumerate(graphs):
+    for k in range(3):
         example = task.dataset("test")[k]
         ids, own = example.tokens[1:], [not f for f in example.fixed[1:]]
         if k == 2: ids = [*ids[:-1], ids[-2]]  # a wrong answer
