@@ -39,14 +39,14 @@ WORST = [
 ]
 
 
-def start(workers: int, seconds: float) -> tuple[subprocess.Popen, str]:
-    "Start a server; return its process and its address."
-    argv = [sys.executable, "-m", "loflexmdm.cli", "app", MODEL, "--port", "0", "--device", "cpu"]
-    argv += ["--workers", str(workers), "--seconds", str(seconds)]
+def start(*argv: str, stdout: int = subprocess.DEVNULL, **env: str) -> tuple[subprocess.Popen, str]:
+    "Start a server on a free port by a command line, with variables of its environment; return process and address."
+    argv = [sys.executable, "-m", "loflexmdm.cli", *argv, "--port", "0", "--device", "cpu"]
     with tempfile.NamedTemporaryFile() as log:  # a pipe that nobody reads would stop the server when it is full
-        process, said = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=log), Path(log.name)
+        process = subprocess.Popen(argv, stdout=stdout, stderr=log, env=os.environ | env)
+        said = Path(log.name)
         while not (found := re.search(r"open (http://[^/\s]+)", said.read_text())):
-            if process.poll() is not None: raise SystemExit(f"the server did not start: {said.read_text()}")
+            if process.poll() is not None: raise RuntimeError(f"the server did not start: {said.read_text()}")
             time.sleep(0.1)
     return process, found[1]
 
@@ -116,6 +116,11 @@ def processes(pid: int) -> list[int]:
     return [pid, *(process for child in found for process in processes(int(child)))]
 
 
+def workers_of(pid: int) -> set[int]:
+    "Return the processes of a server that answer calls: those that its helpers have started."
+    return {worker for helper in processes(pid)[1:] for worker in processes(helper)[1:]}
+
+
 def memory(pid: int) -> int:
     "Return the resident memory of a server and its workers, in MB."
     def kilobytes(p):
@@ -126,9 +131,7 @@ def memory(pid: int) -> int:
 
 async def recovery(pid: int, address: str) -> float:
     "Kill all workers; return the seconds until a call is answered again."
-    helpers = processes(pid)
-    workers = {p for helper in helpers[1:] for p in processes(helper)[1:]}
-    for worker in workers: os.kill(worker, signal.SIGKILL)
+    for worker in workers_of(pid): os.kill(worker, signal.SIGKILL)
     begun = time.monotonic()
     async with client(address, 0) as http:
         while True:
@@ -144,7 +147,7 @@ async def main():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--steady", type=float, default=0, help="seconds of one client, instead")
     options = parser.parse_args()
-    process, address = start(options.workers, 10)
+    process, address = start("app", MODEL, "--workers", str(options.workers), "--seconds", "10")
     if options.steady:
         found = await steady(address, process.pid, options.steady)
         process.send_signal(signal.SIGINT)

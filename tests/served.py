@@ -1,16 +1,16 @@
 "Servers for tests: calls answered in this process, and real servers in others."
-import os
-import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 from loflexmdm.support.limits import Budget
 from loflexmdm.support.workers import parts_of
+
+sys.path.append(str(Path(__file__).parents[1] / "experiments"))
+from service_load import start  # noqa: E402
 
 
 class Direct:
@@ -35,17 +35,11 @@ class Direct:
 @contextmanager
 def running(*argv, env=()):
     "Run a server; yield its process and its address."
-    argv = [sys.executable, "-m", "loflexmdm.cli", *argv, "--port", "0", "--device", "cpu"]
-    env = os.environ | dict(OMP_NUM_THREADS="1") | dict(env)
-    with tempfile.NamedTemporaryFile() as log:  # a pipe that nobody reads would stop the server when it is full
-        process, said = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=log, text=True, env=env), Path(log.name)
-        while not (found := re.search(r"open (http://[^/\s]+)", said.read_text())):
-            assert process.poll() is None, said.read_text()
-            time.sleep(0.1)
-        try: yield process, found[1]
-        finally:
-            if process.poll() is None: process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+    process, address = start(*argv, stdout=subprocess.PIPE, OMP_NUM_THREADS="1", **dict(env))
+    try: yield process, address
+    finally:
+        if process.poll() is None: process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
 
 
 def seconds_to_end(process, number) -> float:
@@ -54,10 +48,3 @@ def seconds_to_end(process, number) -> float:
     process.send_signal(number)
     process.wait(timeout=30)
     return time.monotonic() - begun
-
-
-def children_of(pid: int) -> list[int]:
-    "Return the processes of a server that answer calls: the children of those that it has started."
-    def started(pid):
-        return map(int, subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split())
-    return [worker for helper in started(pid) for worker in started(helper)]

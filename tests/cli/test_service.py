@@ -14,7 +14,8 @@ from loflexmdm.models.pretrained import load
 from loflexmdm.models.requests import EditRequest, SampleRequest
 from loflexmdm.support.configs import comments_of
 from loflexmdm.support.limits import Budget
-from served import Direct, children_of, running, seconds_to_end
+from served import Direct, running, seconds_to_end
+from service_load import workers_of
 
 pytest.importorskip("fastapi", reason="fastapi is not installed: pip install 'loflexmdm[app]'")
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed: pip install 'loflexmdm[app]'")
@@ -210,17 +211,17 @@ def test_the_address_that_a_proxy_forwards_counts_where_the_proxy_is_trusted(ser
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced(server):
     process, address = server
-    before = children_of(process.pid)
+    before = workers_of(process.pid)
     for pid in before: os.kill(pid, signal.SIGKILL)
     answers = [httpx.post(f"{address}/v1/sample", json=GROWN, timeout=60) for _ in range(3)]
     assert answers[-1].status_code == 200 and {a.status_code for a in answers} <= {200, 503}
-    assert not {*before} & {*children_of(process.pid)} and process.poll() is None
+    assert not before & workers_of(process.pid) and process.poll() is None
 
 
 @pytest.mark.slow
 def test_a_signal_ends_the_server_and_its_workers_within_three_seconds(number=signal.SIGTERM):
     with running("serve", "star-tiny") as (process, address):
-        workers = children_of(process.pid)
+        workers = workers_of(process.pid)
         held = socket.create_connection(re.match(r"http://(.*):(\d+)", address).groups())  # stays open
         assert workers and seconds_to_end(process, number) < 3
         held.close()

@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 
 import httpx
-from served import children_of, running, seconds_to_end
+from served import running, seconds_to_end
+from service_load import workers_of
 
 from campaigns.attacks import Tally
 from campaigns.fuzz import VALUES, WORDS, mutated, mutated_json
@@ -134,7 +135,7 @@ def interrupt(process, address: str) -> str:
         page.get("/")
         with page.stream("GET", "/gradio_api/heartbeat/abc") as beat, other.stream("POST", "/v1/sample", json=LARGE):
             if beat.status_code != 200: return f"heartbeat: {beat.status_code}"
-            workers, took = children_of(process.pid), seconds_to_end(process, signal.SIGINT)
+            workers, took = workers_of(process.pid), seconds_to_end(process, signal.SIGINT)
     left = [pid for pid in workers if state_of(pid) not in "Z"]
     if left: return f"workers stay: {left}"
     return "" if took < 3 * load else f"{took:.1f} s, each core having {load:.1f} processes"
@@ -158,6 +159,6 @@ def campaign(tally: Tally, seed: int, numbers: range, most: int = 4000):
             answer = http.post("/v1/sample", json=PLAIN)
             wrong = f"{answer.status_code}: {answer.text[:200]}" if answer.status_code != 200 else ""
             tally.note("a plain call afterwards", f"seed {seed}, {numbers}", wrong)
-            used = resident([process.pid, *children_of(process.pid)])
+            used = resident([process.pid, *workers_of(process.pid)])
             tally.note("memory", f"seed {seed}, {numbers}", f"{used:,} MB" if used > most else "")
         tally.note("Ctrl-C with an open page", f"seed {seed}, {numbers}", interrupt(process, address))
