@@ -43,6 +43,16 @@ def test_the_oracle_is_silent_where_the_law_never_is():
     assert out.substitute[0, 1] > 0 and out.total()[1] == 0
 
 
+@pytest.mark.parametrize("tau", [.2, 1.5])
+def test_the_oracle_has_the_rates_of_the_law_at_the_reading(tau):
+    "Of strings of one letter a substitution alone is possible; a reading below the least counts as that."
+    law = EditLaw.of(PAIRS)
+    rate = lambda tau: edit_oracle(law)(as_batch([(3,), (4,)]), tau).substitute[:, 1]
+    known = label_rates(law, torch.tensor([tau], dtype=torch.float64))[0]
+    assert rate(tau).tolist() == pytest.approx([known[law.states.source == k].sum().item() for k in (0, 1)])
+    assert rate(tau)[0] != pytest.approx(rate(.7)[0].item()) and rate(0.0).equal(rate(1e-9)) and rate(90.0).equal(rate(80.0))
+
+
 @pytest.mark.parametrize("options, message", [
     (dict(view="x"), "view='x'"), (dict(rates=dict(insert=0.0)), "rates="), (dict(how="best"), "alignment='best'"),
 ])

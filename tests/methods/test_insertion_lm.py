@@ -179,3 +179,17 @@ def test_refused_settings(options, message):
 def test_what_is_refused():
     with pytest.raises(ValueError, match="ilm takes EventByEvent"): generate(model(), n=1, sampler=EventDriven())
     with pytest.raises(ValueError, match="ilm has no clock"): model().intensities(None)
+
+
+@torch.no_grad()
+def test_the_bound_is_of_drawn_states():
+    "(n + 1) times the cost of each, without the number of orders; the same random numbers give the same states."
+    m, x1 = model(), sequences("|abc", "ab|d")
+    mean, error = m.nll_bound(x1, 3, torch.Generator().manual_seed(2))
+    g = torch.Generator().manual_seed(2)
+    costs = torch.stack([m.costs(x1, drop_even(x1, g)) for _ in range(3)])
+    n = torch.tensor([3.0, 1.0]).double()
+    values = (n + 1) * costs - (n + 1).lgamma()
+    torch.testing.assert_close(mean, values.mean(0))
+    torch.testing.assert_close(error, values.std(0) / 3 ** .5)
+    with pytest.raises(ValueError, match="samples=1"): m.nll_bound(x1, 1)

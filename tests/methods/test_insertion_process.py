@@ -141,3 +141,15 @@ def test_padding_changes_nothing():
 ])
 def test_refused_settings(options, message):
     with pytest.raises(ValueError, match=message): InsertionProcessConfig(**options)
+
+
+@torch.no_grad()
+def test_the_bound_is_of_drawn_steps():
+    "(n + 1) times the mean cost of a step of the orders of a draw, by the same random numbers."
+    m, x1 = model(orders=3), sequences("|abc", "ab|d")
+    mean, error = m.nll_bound(x1, 2, torch.Generator().manual_seed(2))
+    g, scores = torch.Generator().manual_seed(2), m.scores(x1)
+    draws = [m.step_costs(*m.draw_step(x1, scores, g)).view(3, 2).mean(0) for _ in range(2)]
+    values = torch.tensor([4.0, 2.0]).double() * torch.stack(draws)
+    torch.testing.assert_close(mean, values.mean(0))
+    torch.testing.assert_close(error, values.std(0) / 2 ** .5)

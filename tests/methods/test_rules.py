@@ -237,3 +237,20 @@ def test_a_range_of_a_gap_is_kept_with_other_gaps():
     found = generate(method, [["a", "...{2}", "b", ...], ["c", "...{,1}"]], n=3, seed=0)
     texts = ["".join(VOCABULARY.decode(s)) for s in found.sequences]
     assert all(t[0] == "a" and t[3] == "b" for t in texts[:3]) and all(len(t) < 3 for t in texts[3:])
+
+
+@pytest.mark.parametrize("particles, draws", [(1, 100), (7, 15), (25, 4), (40, 4)])
+def test_rows_without_a_particle_are_drawn_again_up_to_a_limit(monkeypatch, particles, draws):
+    "A hundred particles in all, but at least four times."
+    method, asked = build("ar"), []
+
+    def nothing_found(network, rows, proposal, seeds, particles, record=False):
+        asked.append(seeds)
+        return Chosen([None] * len(seeds), [0.0] * len(seeds), [1.0] * len(seeds), 1, 1)
+    monkeypatch.setattr(importlib.import_module("loflexmdm.methods.rules"), "draw_particles", nothing_found)
+    limits = Limits(method.tau_max, 8, 0, method.channels, 8)
+    requirement = Requirement.of("contains:b", VOCABULARY)
+    ruled = RuledDraw(method, method, method.default_sampler, limits, requirement, None)
+    with pytest.raises(ValueError, match=f"1 sequences broke it with {draws * particles} particles each"):
+        ruled.draw_valid(method.begin(encode_prompts(None, 1, VOCABULARY, 8), 8, [5]), [5], particles, 0.0)
+    assert asked == [[seed_of_try(5, k)] for k in range(draws)]

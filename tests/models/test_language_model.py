@@ -1,5 +1,6 @@
 "A model as lm-eval calls it; `simple_evaluate` itself where the package is installed."
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -62,3 +63,27 @@ def test_lm_eval_calls_it(model, tmp_path):
     right = sum(Likelihoods(model).continuation(start, max_gen_toks=1) == end for start, end in pairs)
     assert results["written"]["exact_match,none"] == pytest.approx(right / 3)
     assert results["rolled"]["byte_perplexity,none"] > 1
+
+
+def test_what_the_numbers_mean(model):
+    ours = Likelihoods(model, states=9)
+    assert ours.meaning == "log-likelihoods of continuations, without their end"
+    ours.forward = False
+    assert ours.meaning == "log-likelihoods of continuations with their end; none counts as greedy"
+    other = Likelihoods(SimpleNamespace(task=model.task, method=SimpleNamespace(exact=False)), states=9)
+    assert other.meaning == "lower bounds from 9 states of continuations with their end; none counts as greedy"
+    assert other.prompted and not other.forward
+
+
+@pytest.mark.parametrize("options, greedy", [
+    ({}, True), (dict(do_sample=True, temperature=0), True), (dict(do_sample=True), False),
+    (dict(do_sample=True, temperature=.5, top_p=.9), False), (dict(temperature=.5), True),
+])
+def test_continuations_are_greedy_unless_they_are_to_be_drawn(model, monkeypatch, options, greedy):
+    ours, asked = Likelihoods(model), []
+    monkeypatch.setattr(ours, "greedy", lambda tokens, most: asked.append((tokens, most)) or ["a"])
+    monkeypatch.setattr(ours, "draw_tokens", lambda tokens, most, law: asked.append((tokens, most, law)) or ["b", "c"])
+    assert ours.continuation("abcabcabc", max_gen_toks=1, until="c", **options) == ("a" if greedy else "b")
+    law = dict(temperature=options.get("temperature", 1.0), top_p=options.get("top_p", 1.0))
+    assert asked == [(list("cabcabc"), 8, *([] if greedy else [law]))]
+    with pytest.raises(ValueError, match="beams=3: is not an option here"): ours.continuation("a", beams=3)

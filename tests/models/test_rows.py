@@ -95,6 +95,7 @@ def texts(rows): return [r["text"] for r in rows]
 
 def test_a_quota_of_one_prompt():
     assert Quota.of(SampleRequest(n=3), None) is None
+    assert Quota.of(SampleRequest(valid=3), MODEL.task, [("one", "prompt")]).prompts == {(): 1}
     quota = Quota.of(SampleRequest(valid=2, unique=True), MODEL.task)
     assert quota == Quota(2, True, MODEL.task) and quota.total == 2
     rows = Rows(MODEL, 9, quota)

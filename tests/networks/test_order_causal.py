@@ -171,3 +171,24 @@ def test_places_after_a_prompt_of_more_items_than_two_bytes_count(items):
     assert where.gap.tolist() == [[items - 6, first, items - 6]]
     assert where.following.tolist() == [[items - 5, items - 5, first]]
     assert where.right[0, -1, -5:].tolist() == [items - 4, items, first + 1, items - 5, first]
+
+
+def test_scores_of_gaps_in_chunks_have_the_values_and_gradients_of_all_at_once(monkeypatch):
+    "In each state for the items that may be there by the last state of its chunk; 0 for others."
+    monkeypatch.setattr(order_causal, "CHUNK", 2)
+    states, items, g = 5, 7, torch.Generator().manual_seed(0)
+    randn = lambda *shape: torch.randn(2, *shape, generator=g, dtype=torch.float64).requires_grad_()
+    inputs = randn(states, 3), randn(items, 3), randn(items + 1, 3), randn(items + 1, items), randn(states, 4)
+    there = torch.tensor([[i < items - states + min(2 * (s // 2 + 1), states) for i in range(items)] for s in range(states)])
+    present = [items - states + s + 1 for s in range(states)]
+    right = torch.stack([torch.randint(0, n, (2, items), generator=g) for n in present], 1)
+    right = torch.where(torch.rand(right.shape, generator=g) < .3, items, right)
+    distance = torch.randint(0, 4, right.shape, generator=g)
+
+    w, l, r, pairs, of_class = inputs
+    whole = w @ l.mT + (w @ r.mT).gather(2, right) + pairs.gather(1, right) + of_class.gather(2, distance)
+    expected, found = torch.where(there, whole, 0.0), order_causal.ChunkedGaps.apply(*inputs, right, distance)
+    torch.testing.assert_close(found, expected)
+    weight = torch.randn(found.shape, generator=g, dtype=torch.float64)
+    for own, other in zip(*(torch.autograd.grad((v * weight).sum(), inputs) for v in (found, expected))):
+        torch.testing.assert_close(own, other)

@@ -6,7 +6,7 @@ import torch
 
 from loflexmdm.process.alignments import ALIGNMENTS, BLANK, DELETE, INSERT, PAIR, VOID
 from loflexmdm.process.alignments import Corrupted, Dataset, Masks, UniformTokens, align, at, collate_pairs
-from loflexmdm.process.alignments import _keys, edit_distance, optimal_moves, slot_column, strip
+from loflexmdm.process.alignments import _keys, _pair_counts, _places, edit_distance, optimal_moves, slot_column, strip
 from loflexmdm.process.states import BOS, Vocabulary, collate, prefix_example
 from loflexmdm.support.notebook import seeded
 
@@ -156,3 +156,28 @@ def test_what_moves_are_sorted_by(how, of_source, of_target):
         assert keys.tolist() == [by_hand] and keys.dtype == torch.float64
     shuffled = _keys("shuffled", index, 0, 8, seeded(0))
     assert shuffled.shape == (1, 3) and bool(((0 <= shuffled) & (shuffled < 8)).all())
+
+
+@pytest.mark.parametrize("kind, full, places", [
+    ("insert", False, [1, 3]), ("insert", True, []), ("delete", False, [1, 2, 4, 5]), ("substitute", True, [1, 2, 4, 5]),
+    ("swap", False, [1, 4]),
+])
+def test_where_an_error_may_be_made(kind, full, places):
+    "Swaps need a free neighbour on the right with another token; gaps after columns 1 and 3 are open."
+    tokens, fixed = [2, 3, 4, 4, 3, 5], [True, False, False, True, False, False]
+    closed = [True, False, True, False, True, True]
+    assert _places(kind, tokens, fixed, closed, 6, full) == places
+    assert _places("swap", [2, 3, 3, 4], [True] + [False] * 3, [False] * 4, 6, False) == [2]
+    assert _places("substitute", tokens, fixed, closed, 4, full) == [] != _places("substitute", tokens, fixed, closed, 5, full)
+
+
+def test_pairs_of_a_segment_are_a_share_of_the_smaller_one():
+    sizes = torch.tensor([[4, 10, 3]]), torch.tensor([[9, 2, 3, 5]])
+    before = torch.get_default_dtype()
+    try:
+        for dtype in (torch.float32, torch.float64):  # 29 % of 100 is 28.999999999999996 in float64
+            torch.set_default_dtype(dtype)
+            assert _pair_counts("block", .5, *sizes).tolist() == [[2, 2, 1]]
+            assert _pair_counts("block", .29, torch.tensor([[100]]), torch.tensor([[100]])).tolist() == [[29]]
+            assert _pair_counts("padded", .5, *sizes).tolist() == [[4, 2, 3]]
+    finally: torch.set_default_dtype(before)

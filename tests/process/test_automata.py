@@ -39,3 +39,14 @@ def test_values_that_go_on_are_those_computed_anew(seed, picked):
     at = torch.tensor([rng.randint(0, 5) for _ in rows])
     for one, other in zip(new.at(at), anew.at(at)): assert torch.equal(one, other)
     assert torch.equal(new.fewest(), anew.fewest())
+
+
+@pytest.mark.parametrize("pattern, letters", [
+    ("[b-d]", "bcd"), ("[^b-d]", "ae5 _"), ("[a5]", "a5"), ("[^a5]", "bcde _"), (r"\d", "5"), (r"\D", "abcde _"), (r"\s", " "),
+    (r"\S", "abcde5_"), (r"\w", "abcde5_"), (r"\W", " "), (r"[\da]", "a5"), (r"[^\da]", "bcde _"),
+    ("[^a]", "bcde5 _"), (".", "abcde5 _"),
+])
+def test_classes_of_characters(pattern, letters):
+    vocabulary = Vocabulary("abcde5 _")
+    automaton = from_regex(pattern, vocabulary)
+    assert "".join(c for c in "abcde5 _" if automaton.accepts(vocabulary.encode([c]))) == letters

@@ -13,8 +13,8 @@ from loflexmdm.process.rules import Requirement
 from loflexmdm.process.states import BOS, MASK, Example, collate
 from loflexmdm.samplers import Limits
 from loflexmdm.samplers.particles import (
-    Chosen, Finished, NextMask, ancestors, chosen_among, draw_particles, effective_number, log_mean, number_of, one_of, only_end,
-    proposal_of,
+    Chosen, Finished, NextEvent, NextMask, ancestors, chosen_among, draw_particles, effective_number, log_mean, number_of,
+    one_of, only_end, proposal_of,
 )
 
 
@@ -102,8 +102,8 @@ def test_events_without_an_allowed_one_are_drawn_freely_and_weigh_nothing():
 def test_numbers_of_tokens_for_a_lookahead():
     automaton = Requirement.of("contains:b", VOCABULARY).automaton
     first, last = automaton.tokens.start, automaton.tokens.stop - 1
-    found = number_of(automaton, torch.tensor([0, first, last, last + 1])).tolist()
-    assert found == [automaton.ordinary, 0, automaton.ordinary - 1, automaton.ordinary]
+    found = number_of(automaton, torch.tensor([0, first, last, last + 1, last + 2])).tolist()
+    assert found == [automaton.ordinary, 0, automaton.ordinary - 1, automaton.ordinary, automaton.ordinary]
 
 
 def test_rows_that_are_drawn_again_add_to_the_estimates():
@@ -129,3 +129,46 @@ def test_what_masks_may_become(rule):
         expected += [[any(text[k] == t for text in good) for t in (a, b, c, d, None)] for k in masks]
     assert proposal.allowed[:, [a, b, c, d, -1]].tolist() == expected
     assert not proposal.allowed[:, :a].any() and proposal.masked.sum() == 5
+
+
+def next_event(rule: str, ids: str, open_at: set[int], most: int = 8, power: float = 1.0) -> NextEvent:
+    "A proposal of insertion in any order, without a lookahead, that looks at one row."
+    closed = [k not in open_at for k in range(len(ids) + 1)]
+    x = collate([Example([BOS, *VOCABULARY.encode(ids)], [True] * len(closed), closed)])
+    limits = Limits(9.0, most, 0, ("insert",), most)
+    proposal = NextEvent(build("ordered-insertion").default_sampler, Requirement.of(rule, VOCABULARY), limits)
+    proposal.start(SimpleNamespace(x=x))
+    return proposal
+
+
+def test_events_are_drawn_among_those_that_a_rule_allows():
+    "In proportion to the model's. Of 'ab', with one b: a gap takes a, c or d; the weight is of the gap and the token."
+    proposal, scores = next_event("count:b=1", "ab", {0, 2}), torch.tensor([[.5, .2, .3]]).log()
+    column = torch.tensor([[0, 2]])
+    gaps = proposal.gaps(scores, proposal.x, column)
+    assert gaps.exp().tolist() == [pytest.approx([.5, .2, .3])] and proposal.of_gap.exp().item() == pytest.approx(1)
+    a, b, c, d = VOCABULARY.encode("abcd")
+    p = torch.zeros(1, len(VOCABULARY)).index_fill(1, torch.tensor([a, b]), 1.0).softmax(-1)
+    tokens = proposal.tokens(p.log(), proposal.x, torch.tensor([2])).exp()[0]
+    known = p[0, [a, c, d]] / p[0, a:d + 1].sum()
+    assert tokens[[a, c, d]].tolist() == pytest.approx(known.tolist()) and tokens[b] == 0 and not tokens[:a].any()
+    drawn = known.sum()
+    assert proposal.of_token.exp().item() == pytest.approx(drawn.item())
+    going, done = (SimpleNamespace(done=torch.tensor([value])) for value in (False, True))
+    assert proposal.log_weight(going).item() == pytest.approx(drawn.log().item())
+    assert proposal.log_weight(done).item() == pytest.approx(0)
+
+
+def test_gaps_and_ends_that_a_rule_forbids():
+    "'a' must get one b: it cannot end as it is, and ends where there is no room."
+    column, scores = torch.tensor([[0, 1]]), torch.tensor([[.5, .2, .3]]).log()
+    proposal = next_event("count:b=1", "a", {0, 1})
+    assert proposal.gaps(scores, proposal.x, column).exp().tolist() == [pytest.approx([.5, .2, 0])]
+    assert proposal.of_gap.exp().item() == pytest.approx(.7)
+    complete = next_event("count:b=1", "b", {0, 1}, most=2)
+    assert complete.gaps(scores, complete.x, column).exp().tolist() == [pytest.approx([0, 0, 1])]
+    one_left = next_event("count:b=1", "b", {0, 1}, most=3)
+    assert one_left.gaps(scores, one_left.x, column).exp().tolist() == [pytest.approx([.5, .2, .3])]
+    closed = next_event("regex:ab", "a", {1})
+    assert closed.gaps(scores, closed.x, column).exp().tolist() == [pytest.approx([0, .2, 0])]
+    assert closed.of_gap.exp().item() == pytest.approx(.2)

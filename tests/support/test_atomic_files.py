@@ -128,3 +128,11 @@ def test_files_that_are_not_described_any_more_go_unless_they_were_changed(tmp_p
     replace_files(tmp_path, "about.json", dict(n=2), dict(kept=write("anew")))
     found = {p.name: p.read_text() for p in tmp_path.iterdir() if p.name != "about.json"}
     assert found == dict(kept="anew", changed="by somebody", other="of somebody")
+
+
+def test_the_holder_of_a_lock_is_named_unless_the_lock_writes_notes_of_its_own(tmp_path, monkeypatch):
+    with lock_file(tmp_path / "lock"):
+        assert (tmp_path / "lock").read_text().startswith(f"process {os.getpid()} on ")
+    monkeypatch.setattr(files, "FileLock", files.SoftFileLock)
+    with lock_file(tmp_path / "soft"):
+        assert "process" not in (tmp_path / "soft").read_text()

@@ -259,3 +259,19 @@ def test_flipped_bytes_of_packed_files_are_one_line_or_read(tmp_path, seed):
     path.write_bytes(data)
     try: list(read_records(path, "text"))
     except ValueError as e: assert "\n" not in str(e) and ("a" + ending) in str(e)
+
+
+@pytest.mark.parametrize("rows, refused", [(30, False), (40, True)])
+def test_cells_of_a_parquet_count_for_sixteen_bytes_each(tmp_path, monkeypatch, rows, refused):
+    "However few bytes they take: 10 columns of one value, once there are more cells than are looked at."
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({f"c{k}": [1] * rows for k in range(10)}), path)
+    most = 16 * 35 * 10 // path.stat().st_size
+    monkeypatch.setattr(packed_tables, "STRETCH", 10)
+    monkeypatch.setattr(packed_tables, "EXPANSION", packed_tables.EXPANSION._replace(most=most))
+    if not refused: assert len(packed_tables.parquet_columns(path)) == 10
+    else:
+        with pytest.raises(ValueError): packed_tables.parquet_columns(path)
+    monkeypatch.setattr(packed_tables, "STRETCH", 400)
+    assert len(packed_tables.parquet_columns(path)) == 10
