@@ -5,9 +5,8 @@
 # %% auto #0
 __all__ = ['DESCRIBED', 'SHARED', 'CALLS', 'CURVE', 'ROW', 'entrant_parts', 'parse_entrant', 'entrant_label', 'parse_value',
            'entrant_recipe', 'shared_model', 'evaluations_per_loss', 'run_directory', 'train_run', 'check_same_run',
-           'recipe_saved_in', 'differences', 'run_facts', 'curve', 'test_likelihood', 'mean_order', 'describe',
-           'samplers_for', 'measure', 'Comparison', 'compare', 'add_run', 'spread', 'group_rows', 'table',
-           'plot_comparison']
+           'differences', 'run_facts', 'curve', 'test_likelihood', 'mean_order', 'describe', 'samplers_for', 'measure',
+           'Comparison', 'compare', 'add_run', 'spread', 'group_rows', 'table', 'plot_comparison']
 
 # %% ../../nbs/reports/03_comparison.ipynb #52109525
 import math
@@ -34,7 +33,7 @@ from ..support.random_numbers import generator_for
 from ..support.readers import read_json
 from ..support.registries import METHODS, permit_code
 from ..tasks.base import Task, task_from
-from ..training.checkpoints import checkpoints
+from ..training.checkpoints import RUN_FILE, checkpoints, read_run, write_run
 from ..training.log import JsonLines
 from ..training.optimisers import FREE_KEYS
 from ..training.recipes import Recipe, read_tables, recipe_from
@@ -131,34 +130,24 @@ def train_run(recipe: Recipe, directory: Path, device: str | torch.device = "cpu
     """Train, continue or reuse a run. Returns its last checkpoint.
 
     ValueError if the directory holds a run of another recipe; Interrupted as `Trainer.fit`."""
-    file = directory / "run.json"
+    is_begun = (directory / RUN_FILE).exists
     def begin():
-        if not file.exists(): write_sealed(file, dict(recipe=recipe.as_dict(), sessions=[]))
-        check_same_run(recipe, file)
-    if file.exists(): check_same_run(recipe, file)  # before reading the data
+        if not is_begun(): write_run(directory, dict(recipe=recipe.as_dict(), sessions=[]))
+        check_same_run(recipe, directory)
+    if is_begun(): check_same_run(recipe, directory)  # before reading the data
     steps = [int(c.name.removeprefix("step_")) for c in checkpoints(directory)]
     if max(steps, default=0) < recipe.train.steps:
         recipe.trainer(directory, device, progress).fit(True, begin)
     return checkpoints(directory)[-1]
 
 
-def check_same_run(recipe: Recipe, file: Path):
-    "Check that run.json belongs to the recipe. ValueError otherwise."
-    different = ", ".join(differences(recipe, recipe_saved_in(file)))
+def check_same_run(recipe: Recipe, directory: Path):
+    "Check that the run in a directory is of the recipe. ValueError otherwise."
+    different = ", ".join(differences(recipe, read_run(directory)["recipe"]))
     if not different: return
-    raise ValueError(f"{file.parent}: holds a run with different {different}; choose another directory, or remove it")
+    raise ValueError(f"{directory}: holds a run with different {different}; choose another directory, or remove it")
 
 # %% ../../nbs/reports/03_comparison.ipynb #790699d5
-def recipe_saved_in(file: Path) -> dict:
-    "Read the recipe's tables from run.json. ValueError if there are none."
-    saved = read_json(file)
-    tables = saved.get("recipe") if isinstance(saved, dict) else None
-    if not isinstance(tables, dict):
-        raise ValueError(f"{file}: damaged (no recipe in it)")
-    check_seal(saved, file)
-    return tables
-
-
 def differences(recipe: Recipe, saved: dict) -> list[str]:
     "List differences between a recipe and saved tables. Keys that do not affect the weights are ignored."
     other = recipe_from(saved).as_dict()
