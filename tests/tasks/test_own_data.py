@@ -1,4 +1,6 @@
 "Texts of one's own: files in and out, tokenizers, filling gaps, defaults of a first try, models on the hub."
+import gzip
+import importlib
 import json
 import random
 import shutil
@@ -377,3 +379,19 @@ def test_a_text_with_an_unknown_token_is_refused():
     task = characters()
     assert task.sequence("".join(task.vocabulary.ordinary[:2])) == [*task.vocabulary.ordinary[:2]]
     with pytest.raises(ValueError, match="outside the vocabulary"): task.sequence("\u2603")
+
+
+def test_files_that_are_read_whole_are_limited_in_size(tmp_path, monkeypatch):
+    "Unless only some of their sequences are prepared, as of a stream; a packed file counts four times."
+    module = importlib.import_module("loflexmdm.tasks.sequences")
+    (tmp_path / "a.txt").write_text("ab\n" * 10)
+    monkeypatch.setenv("LOFLEXMDM_MAX_TEXT", "29")
+    settings = dict(file=str(tmp_path / "a.txt"), unit="characters")
+    with pytest.raises(ValueError, match="30 bytes of text"): module.sequence_data(module.SequencesConfig(**settings))
+    few = module.sequence_data(module.SequencesConfig(**settings, stream=True))
+    assert few.lengths.total() <= 10
+    monkeypatch.setenv("LOFLEXMDM_MAX_TEXT", "30")
+    assert module.sequence_data(module.SequencesConfig(**settings)).lengths.total() == 10
+    with gzip.open(tmp_path / "b.txt.gz", "wt") as f: f.write("ab\n" * 10)
+    with pytest.raises(ValueError, match="bytes of text"):
+        module.sequence_data(module.SequencesConfig(file=str(tmp_path / "b.txt.gz"), unit="characters"))

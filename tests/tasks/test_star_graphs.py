@@ -221,3 +221,15 @@ def test_correlations_of_exact_and_of_all_answers():
     assert found["exact"] != found["all"] and set(found) == {"exact", "all"}
     two = Samples(sequences[:2], free[:2], trajectories=trajectories[:2])
     assert star_correlations(task, "test", two)["all"] == found["exact"]
+
+
+def test_edges_are_drawn_once_one_end_is_there():
+    "Thin and dotted until both ends are known; at the moment of an insertion it is there."
+    plt = pytest.importorskip("matplotlib.pyplot")
+    axes = draw_star_generation(GRAPH, GRAPH.target, [0, 1, 2, 3, 5, 5], [1, 1, 3, 3, 6, 6], panels=3)
+    plain = len(draw_star_answer(GRAPH, []).lines)
+    assert [a.get_title() for a in axes] == ["4 7", "4 7 7 2", "4 7 7 2 2 5"]
+    assert [len(a.lines) - plain for a in axes] == [1, 2, 3]
+    [first] = draw_star_generation(GRAPH, GRAPH.target, [3, 4, 9, 9, 9, 9], [3, 5, 9, 9, 9, 9], panels=1)
+    assert first.get_title() == "4" and len(first.lines) - plain == 1
+    plt.close("all")

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from kill import stop_after
+from safetensors.torch import load_file, save_file
 from small_runs import config, model, same, trainer
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
@@ -46,6 +47,21 @@ def test_the_room_of_a_run_is_that_of_its_checkpoints(tmp_path, monkeypatch):
     t.checkpoints.check_room()
     disk.free -= 1
     with pytest.raises(OSError, match="needed for 3 checkpoints.*a smaller `keep`"): t.checkpoints.check_room()
+
+
+def test_the_last_good_checkpoint_is_whole_and_finite(tmp_path):
+    t = trainer(tmp_path, save_every=2, keep=4)
+    assert t.checkpoints.last_good() == "there is no checkpoint before it"
+    t.fit()
+    first, second, third, last = t.checkpoints
+    assert t.checkpoints.last_good() == f"the newest good checkpoint is {last}"
+    (last / "ema.safetensors").unlink()
+    (third / "model.safetensors").write_bytes(b"damaged")
+    assert t.checkpoints.last_good() == f"the newest good checkpoint is {second}"
+    tensors = load_file(second / "ema.safetensors")
+    name = next(iter(tensors))
+    save_file(tensors | {name: tensors[name] * math.nan}, second / "ema.safetensors")
+    assert t.checkpoints.last_good() == f"the newest good checkpoint is {first}"
 
 
 def test_steps_sort_as_numbers(tmp_path):

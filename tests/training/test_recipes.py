@@ -1,6 +1,7 @@
 "Recipes: steps on a small file, paths, and another method or single values in Python as at the shell."
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
 
 import re
 
@@ -11,6 +12,7 @@ from loflexmdm.cli.train import recipe_of
 from loflexmdm.methods.base import Method
 from loflexmdm.support.configs import config
 from loflexmdm.support.registries import METHODS, TASKS
+from loflexmdm.training import recipes
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.recipes import check_tables, configs_of, keys_of, limited_steps, override, recipe, recipe_from
 from loflexmdm.training.recipes import shared_keys, with_absolute_paths
@@ -109,3 +111,48 @@ def test_every_setting_has_one_name_and_a_shared_key_is_refused(method):
             assert key not in names and {names[owner][1] for owner in owners} == {key}
             with pytest.raises(ValueError, match=f"write {re.escape(' or '.join(owners))}$"):
                 override(tables, **{key: 1})
+
+
+def test_first_values_of_a_model():
+    "A slope for orders that are learned without one of one's own; states for fixed orders, parts for learned ones."
+    first = lambda method, **model: recipes.first_model(method, model)
+    plain, fixed = first("ordered-insertion"), first("ordered-insertion", order="left_to_right")
+    assert plain["slope"] == 1.0 and plain["size"] == "nano" and "slope" not in fixed and fixed["order"] == "left_to_right"
+    assert "slope" not in first("ordered-insertion", given="left-to-right")
+    assert first("ordered-insertion", slope=3.0)["slope"] == 3.0
+    assert "slope" not in first("ordered-insertion", order="left_to_right", given="left-to-right")
+    assert first("ordered-insertion", order="learned")["slope"] == 1.0
+    learned, states = first("loflexmdm", order="learned"), first("loflexmdm")
+    assert learned["centre"] and "states" not in learned and states["states"] == 1 and states["order"] == "fixed"
+    assert first("ar") == dict(size="nano") and first("ar", size="tiny") == dict(size="tiny")
+
+
+def test_a_file_for_a_model_is_the_source_of_its_task(tmp_path):
+    (tmp_path / "mine.smi").write_text("CCO\n"), (tmp_path / "mine.txt").write_text("a b\n")
+    found = recipes.tables_on_file(tmp_path / "mine.smi", "molecules")
+    assert found["task"]["source"] == str(tmp_path / "mine.smi") and found["task"]["kind"] == "molecules"
+    assert found["train"]["start_from"] == "molecules" and found["train"]["steps"] == 100
+    assert recipes.tables_on_file("star-tiny", "molecules")["task"]["kind"] == "star"
+    for start in (None, "star-tiny"):
+        assert recipes.tables_on_file(tmp_path / "mine.txt", start)["task"].get("file") == str(tmp_path / "mine.txt")
+    like = recipes.tables_like("molecules")
+    assert like["model"]["method"] and like["train"] == recipes.FURTHER | dict(start_from="molecules")
+
+
+@dataclass(frozen=True)
+class Mixture:
+    "What is asked for of a method's configuration."
+    order: str = "mixture"
+    trial: int = 300
+
+
+def test_a_trial_of_orders_ends_before_the_run():
+    for steps in (100, 300):
+        with pytest.raises(ValueError, match=f"trial=300: must be below steps={steps}.*at most 300"):
+            recipes.with_trial(Mixture(), True, TrainConfig(steps=steps))
+    for other in (Mixture("fixed"), SimpleNamespace()): assert recipes.with_trial(other, True, TrainConfig(steps=9)) is other
+    kept = Mixture()
+    assert recipes.with_trial(kept, True, TrainConfig(steps=301)) is kept
+    assert recipes.with_trial(kept, True, TrainConfig(steps=100, start_from="x")) is kept
+    assert recipes.with_trial(kept, False, TrainConfig(steps=100)).trial == int(100 * recipes.TRIAL) < 100
+    assert recipes.with_trial(kept, False, TrainConfig(steps=100_000)).trial == 300
