@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rdkit import Chem
 
-from loflexmdm.molecules.verbs.optimize import progress_printer, read_leads
+from loflexmdm.molecules.verbs.optimize import lead_name, progress_printer, read_leads
 from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, PerScaffold, RandomSearch, Regrow
 from loflexmdm.molecules.optimise import ScaffoldFilter, Screened, murcko, substructure
 from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossover, join_parts, mutate
@@ -387,3 +387,9 @@ def test_progress_is_told_after_each_hundred_calls_and_at_the_end(capsys):
     failed.calls = [Call("C", None, "odd", 0, "start")] * 250
     progress_printer(250)(failed)
     assert capsys.readouterr().err == "", "a run without a score ends with an error"
+
+
+def test_a_lead_has_its_name_or_the_number_of_its_record():
+    named = SimpleNamespace(cell=dict(name="aspirin").get, number=7)
+    assert lead_name(named, SimpleNamespace(name="name")) == "aspirin"
+    assert lead_name(named, SimpleNamespace(name="id")) == "record 7"
