@@ -6,7 +6,6 @@
 __all__ = ['WRITERS', 'formulas', 'write_texts']
 
 # %% ../../nbs/support/11_writers.ipynb #fa100003
-import json
 import os
 import re
 import warnings
@@ -16,7 +15,7 @@ from pathlib import Path
 from .atomic_files import write_file
 from .readers import FASTA
 from .records import layout_of
-from .table_writers import csv_text
+from .table_writers import TABLE_WRITERS
 
 # %% ../../nbs/support/11_writers.ipynb #fa10000c
 def formulas(cells: Iterable[object]) -> int:
@@ -30,35 +29,31 @@ def _is_number(text: str) -> bool:
     return True
 
 # %% ../../nbs/support/11_writers.ipynb #fa000007
-def _as_table(texts: Sequence[str]) -> str: return csv_text(["text"], [dict(text=t) for t in texts])
 def _as_lines(texts: Sequence[str]) -> str: return "".join(t + "\n" for t in texts)
 def _as_fasta(texts: Sequence[str]) -> str:
     return "".join(f">sample_{i}\n{t}\n" for i, t in enumerate(texts, 1))
 
 
-def _as_jsonl(texts: Sequence[str]) -> str:
-    return "".join(json.dumps(dict(text=t), ensure_ascii=False) + "\n" for t in texts)
-
-
-WRITERS = {".txt": _as_lines, ".csv": _as_table, ".jsonl": _as_jsonl} | dict.fromkeys(FASTA, _as_fasta)
+WRITERS = {".txt": _as_lines} | dict.fromkeys(FASTA, _as_fasta)  # of texts alone; tables have the column `text`
 
 
 def write_texts(path: str | os.PathLike, texts: Sequence[str]) -> Path:
     """Write texts in the format of the file's extension; return the path.
 
-    Each text is a line (.txt), a row of the column `text` (.csv), an object with the key `text` (.jsonl), or a record
-    (.fasta and the like). ValueError for another extension, and for a text that the format cannot represent; a warning
+    Each text is a line (.txt), a row of the column `text` (.csv, .jsonl and other tables), or a record (.fasta and the
+    like). ValueError for another extension, and for a text that the format cannot represent; a warning
     for lines that will be taken for another format."""
     ending = Path(path).suffix.lower()
-    if ending not in WRITERS:
-        raise ValueError(f"{path}: the name must end in one of {', '.join(WRITERS)}")
+    if ending not in (known := [*WRITERS, *TABLE_WRITERS]):
+        raise ValueError(f"{path}: the name must end in one of {', '.join(known)}")
     unfit, what = "^$", "is empty"
     if ending == ".txt": unfit, what = r"[\r\n\0]", "has a line break or NUL"
     if ending in FASTA: unfit, what = r"[\s\0]|^$|^>", "has white space or NUL, is empty or begins with >"
     for i, text in enumerate(texts):
         if re.search(unfit, text):
             raise ValueError(f"{path}: text {i} {what}, which {ending} cannot hold; use .jsonl or .csv: {text[:40]!r}")
-    written = write_file(path, WRITERS[ending](texts))
+    rows = [dict(text=text) for text in texts]
+    written = write_file(path, WRITERS[ending](texts) if ending in WRITERS else TABLE_WRITERS[ending](rows))
     if ending == ".txt" and (format := layout_of(written).format) != "lines":
         warnings.warn(f"{path}: its first lines look like {format}, as which they will be read; .jsonl is not mistaken",
                       stacklevel=2)

@@ -17,14 +17,19 @@ def test_texts_in_every_format(tmp_path, name, texts, written):
     assert write_texts(tmp_path / name, texts).read_text(encoding="utf-8") == written
 
 
+LINE = "text 1 has a line break or NUL, which .txt"
+SPACE = "text 1 has white space or NUL, is empty or begins with >, which .fa"
+
+
 @pytest.mark.parametrize("name, text, why", [
-    ("a.txt", "x\ny", "has a line break or NUL"), ("a.txt", "x\0", "text 1 has a line break"), ("a.fasta", "W G", "white space"),
-    ("a.fasta", "", "is empty"), ("a.faa", ">W", "begins with >"), ("a.csv", "", "text 1 is empty"),
-    ("a.pdf", "x", "must end in one of .txt, .csv"),
+    ("a.txt", "x\ny", LINE), ("a.txt", "x\r", LINE), ("a.txt", "\0", LINE), ("a.fasta", "x y", SPACE),
+    ("a.fasta", "", SPACE), ("a.faa", ">x", SPACE), ("a.fasta", "x\0", SPACE),
+    ("a.csv", "", "text 1 is empty, which .csv"), ("a.jsonl", "", "text 1 is empty, which .jsonl"),
+    ("a.pdf", "x", "must end in one of .txt, .fasta"), ("a", "x", "must end in one of .txt, .fasta"),
 ])
 def test_texts_that_a_format_does_not_hold(tmp_path, name, text, why):
     with pytest.raises(ValueError, match=why): write_texts(tmp_path / name, ["fine", text])
-    assert not (tmp_path / name).exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_lines_that_look_like_another_format_are_said(tmp_path):
