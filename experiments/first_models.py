@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.tasks.base import Task
 from loflexmdm.training.recipes import Recipe, recipe_from
 from runs import ROOT, bound, note
@@ -32,6 +33,7 @@ ENTRANTS = {
     "autoregressive": (dict(method="ar", size="nano"), 64, 6e-3, 300),
     "uniform order": (ORDERED | dict(order="uniform", orders=1), 64, 4e-3, 300),
     "left to right": (ORDERED | dict(order="left_to_right", orders=1), 64, 4e-3, 300),
+    "mixture": (ORDERED | dict(order="mixture", orders=1), 64, 4e-3, 300),
     "learned from uniform": (SLOPED | dict(slope=0.0), 32, 4e-3, 300),
     "learned from a slope": (SLOPED, 32, 4e-3, 300),
 }
@@ -70,14 +72,14 @@ def share(texts: list[str]) -> float: return round(sum(t in NUMERALS for t in te
 
 def completions(method: Method) -> dict[str, float]:
     "Share of numerals among completions of each prompt."
-    drawn = {text: method.sample([prompt], n=COMPLETED, seed=1) for text, prompt in PROMPTS.items()}
+    drawn = {text: generate(method, [prompt], n=COMPLETED, seed=1) for text, prompt in PROMPTS.items()}
     return {text: share(written(method, samples.sequences)) for text, samples in drawn.items()}
 
 
 def figures(task: Task, method: Method) -> dict:
     "Samples, their CPU seconds, and the bound on held-out lines."
     started = time.process_time()
-    samples = method.sample(n=SAMPLES, seed=0)
+    samples = generate(method, n=SAMPLES, seed=0)
     seconds = time.process_time() - started
     return dict(
         numerals=share(written(method, samples.sequences)), sample_seconds=round(seconds, 2),
@@ -91,7 +93,7 @@ def run(name: str, seed: int, infill: float):
         recipe = recipe_of(name, seed, infill, Path(folder))
         task, _ = recipe.build()
         started = time.process_time()
-        method = recipe.trainer(f"{folder}/run", progress=False).fit()
+        method = recipe.trainer(f"{folder}/run", progress=False).fit().method
         row = dict(name=f"{name}, infill {infill}, seed {seed}", entrant=name, seed=seed, infill=infill)
         row["cpu_seconds"] = round(time.process_time() - started, 1)
 

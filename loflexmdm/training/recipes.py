@@ -268,11 +268,12 @@ ENTRANTS = (  # for the user's own data, from cheap to dear
         "ordered insertion from left to right",
         f"--method {INSERTION} --order left_to_right --query-blocks 1",
         dict(model=dict(method=INSERTION, order="left_to_right", query_blocks=1), train=dict(lr=3e-3, schedule="flat")),
-        gaps_from=0,
+        whole=False, gaps_from=0,
     ),
     Entrant(
-        "ordered insertion in a learned order", f"--method {INSERTION} --order learned",
-        dict(model=dict(method=INSERTION, order="learned")),
+        "ordered insertion in the best of several orders",
+        f"--method {INSERTION} --order mixture --query-blocks 1",
+        dict(model=dict(method=INSERTION, order="mixture", query_blocks=1), train=dict(lr=3e-3, schedule="flat")),
     ),
 )
 RARE = dict(valid_size=128, valid_samples=2)  # validation of a run of some minutes

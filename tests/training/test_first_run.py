@@ -28,7 +28,7 @@ def lines(tmp_path):
 @pytest.fixture
 def paces(monkeypatch):
     "Costs by method in place of measured ones, and those that were asked for."
-    costs = {"ar": 0.05, "fim": 0.05, "left_to_right": 0.1, "learned": 0.4, "other": 1.0}
+    costs = {"ar": 0.05, "fim": 0.05, "left_to_right": 0.1, "mixture": 0.1, "other": 1.0}
     asked = []
 
     def cost_of(tables, entrant, device):
@@ -49,20 +49,20 @@ def tables(file, model=None, train=None, **task):
 
 @pytest.mark.parametrize("seconds, chosen", [
     # passes of 320 sequences in ten minutes are 30,000 / seconds of a step / 1,000
-    (dict(ar=0.05, left_to_right=0.1, learned=0.4), "learned"), (dict(ar=0.05, left_to_right=0.1, learned=2.0), "left"),
-    (dict(ar=0.05, left_to_right=2.0, learned=9.0), "ar"), (dict(ar=9.0, left_to_right=20.0, learned=90.0), "ar"),
+    (dict(ar=0.05, mixture=0.1), "mixture"), (dict(ar=0.05, mixture=2.0), "ar"), (dict(ar=9.0, mixture=20.0), "ar"),
 ])
 def test_insertion_where_it_has_the_time(lines, paces, seconds, chosen):
     paces[0].update(seconds)
     made = complete_tables(tables(lines), tell=lambda line: None)
     name = "ar" if made["model"]["method"] == "ar" else made["model"]["order"]
     assert name.startswith(chosen)
-    late = chosen == "left"
+    late = chosen == "mixture"
     assert (made["model"].get("query_blocks"), made["train"].get("schedule")) == ((1, "flat") if late else (None, None))
+    assert paces[1] == ["ar", "mixture"]
 
 
 def test_gaps_to_fill_are_not_given_to_a_method_that_appends(lines, paces):
-    paces[0].update(left_to_right=9.0, learned=18.0)
+    paces[0].update(left_to_right=9.0, mixture=18.0)
     made = complete_tables(tables(lines, infill=0.5), tell=lambda line: None)
     assert made["model"]["method"] == "fim" and "ar" not in paces[1]
     assert complete_tables(tables(lines), tell=lambda line: None)["model"]["method"] == "ar"
@@ -70,7 +70,7 @@ def test_gaps_to_fill_are_not_given_to_a_method_that_appends(lines, paces):
 
 @pytest.mark.parametrize("seconds, method", [(0.1, "ordered-insertion"), (9.0, "fim")])
 def test_gaps_are_filled_by_insertion_where_it_has_the_time(lines, paces, seconds, method):
-    paces[0].update(left_to_right=seconds, learned=seconds)
+    paces[0].update(left_to_right=seconds)
     made = complete_tables(tables(lines, infill=0.5), tell=lambda line: None)
     assert made["model"]["method"] == method and made["model"].get("order", "left_to_right") == "left_to_right"
     assert paces[1] == ["fim", "left_to_right"]
@@ -78,7 +78,7 @@ def test_gaps_are_filled_by_insertion_where_it_has_the_time(lines, paces, second
 
 def test_gaps_of_short_sequences_are_filled_by_insertion(tmp_path, paces):
     file = str(write_texts(tmp_path / "many.txt", [f"{n} of many short lines, that is {n}" for n in range(5000)]))
-    paces[0].update(left_to_right=9.0)
+    paces[0].update(left_to_right=9.0, mixture=9.0)
     said = []
     made = complete_tables(tables(file, infill=0.5), tell=said.append)
     assert made["model"]["order"] == "left_to_right" and paces[1] == ["left_to_right"]
@@ -122,7 +122,7 @@ def test_nothing_is_measured_where_nothing_is_open(lines, paces, tmp_path):
     (0.8, {}, "cuda", None),
 ])
 def test_bfloat16_where_it_is_faster_on_a_processor(lines, paces, ratio, given, device, chosen):
-    paces[0].update(bfloat16=ratio, ar=0.5, left_to_right=60.0)
+    paces[0].update(bfloat16=ratio, ar=0.5, mixture=60.0)
     said = []
     train = complete_tables(tables(lines, train=given), device, said.append)["train"]
     assert train.get("precision") == chosen and any("1.25 times" in line for line in said) == (chosen == "bfloat16")
@@ -135,7 +135,7 @@ def test_several_processes_measure_nothing(lines, paces, monkeypatch):
 
 
 def test_the_steps_are_those_of_ten_minutes(lines, paces):
-    paces[0].update(ar=0.5, left_to_right=60.0)
+    paces[0].update(ar=0.5, mixture=60.0)
     made = complete_tables(tables(lines), tell=lambda line: None)["train"]
     assert made["steps"] == SECONDS / 0.5 and made["batch_size"] == 16 and made["valid_every"] == 120
     paces[0].update(ar=60.0)  # even if they take longer
@@ -146,7 +146,7 @@ def test_the_steps_are_those_of_ten_minutes(lines, paces):
 
 
 def test_python_and_the_shell_choose_alike(lines, paces, capsys):
-    paces[0].update(ar=0.5, left_to_right=9.0)
+    paces[0].update(ar=0.5, mixture=9.0)
     from_shell = recipe_of(parse(["train", lines, "--unit", "characters", "--out", "x"]))
     said = capsys.readouterr().err
     assert recipe(lines, unit="characters") == from_shell == loflexmdm.recipe(lines, unit="characters")
@@ -186,12 +186,15 @@ def test_real_steps_are_measured(lines, capsys):
 
 def test_entrants_that_contradict_a_setting_are_left_out():
     text = dict(task=dict(kind="text"))
-    ar, fim, *others = ENTRANTS
-    assert entrants_for(text) == [ar, *others] and entrants_for(text, infill=0.1) == [fim, others[0]]
-    assert entrants_for(text, infill=0.1, longest=96) == others[:1]
-    learned = text | dict(model=dict(order="learned"))
-    assert entrants_for(learned, infill=0.1) == entrants_for(learned) == others[1:]
-    assert len(entrants_for(text | dict(model=dict(method="ordered-insertion")))) == 2
+    ar, fim, forward, mixture = ENTRANTS
+    assert entrants_for(text) == [ar, mixture] and entrants_for(text, infill=0.1) == [fim, forward]
+    assert entrants_for(text, infill=0.1, longest=96) == [forward]
+    with_order = lambda order: text | dict(model=dict(order=order))
+    for entrant in (forward, mixture):
+        named = with_order(entrant.tables["model"]["order"])
+        assert entrants_for(named, infill=0.1) == entrants_for(named) == [entrant]
+    assert [e.tables for e in entrants_for(with_order("learned"))] == [{}]
+    assert entrants_for(text | dict(model=dict(method="ordered-insertion"))) == [mixture]
     assert [e.name for e in entrants_for(text | dict(model=dict(method="mdm")))] == ["method=mdm"]
     assert entrants_for(text | dict(model=dict(method="ar")), infill=0.5) == list(ENTRANTS[:1])
 
