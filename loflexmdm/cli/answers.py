@@ -158,7 +158,7 @@ class Answers:
         request, quota = model.quota(given, request)
         found = Rows(model, request.draws * len(given), quota, figures=True)
         notes = list(dict.fromkeys(note for prompt in given for note in prompt.notes))
-        shown = partial(self._shown, model, given[0].name or 0, gaps)
+        shown = partial(self._rows_to_send, model, given[0].name or 0, gaps)
         for _ in model.sample_batches(given, request=request, rows=found):
             yield Answer(refused + shown(found.drawn), notes, False)
         rows = shown(found.result(request.nll, request.seed or 0) if request.nll else found.drawn)
@@ -174,7 +174,7 @@ class Answers:
         if gaps and not marks: raise ValueError(f"prompts={clip(item)}: has no gap; write ... where tokens are missing")
         return made._replace(name=str(place), text=made.text or clip(item))
 
-    def _shown(self, model: Model, first: str | int, gaps: bool, rows: Sequence[dict]) -> list[dict]:
+    def _rows_to_send(self, model: Model, first: str | int, gaps: bool, rows: Sequence[dict]) -> list[dict]:
         "Return rows as they are sent: with the number of their prompt, and with `gaps` also what fills each of them."
         sent = [dict(input=int(row.get("name", first))) | row for row in plain(rows)]
         for row, of_model in zip(sent, rows if gaps else ()):

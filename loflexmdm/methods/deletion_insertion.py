@@ -42,8 +42,8 @@ def _matches(x1: PartialSequences, x: PartialSequences) -> Bool[Tensor, "batch l
 # %% ../../nbs/methods/25_deletion_insertion.ipynb #di000027
 @torch.no_grad()
 def waiting_probs(x1: PartialSequences, x: PartialSequences) -> Float[Tensor, "batch length width"]:
-    """Compute probabilities that a missing column waits in each gap. Given the partial sequence, for each column of the
-    clean one.
+    """Compute the probability, given the partial sequence, that each column of the clean one is missing and waits in
+    each gap.
 
     `x` is a contraction of `x1`, with its `origin`; all sets of positions at which it can be read are alike.
     float64."""

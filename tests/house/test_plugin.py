@@ -179,7 +179,7 @@ def test_a_verb_of_a_plug_in_is_a_command(place):
         "count": ["the following arguments are required: TEXT"],
         "count banana --lettre a": ["unknown argument --lettre (did you mean '--letter'?)"],
     })
-    refused(place, {"count banana": ["'count'", "'link'"]}, sites=())
+    refused(place, {"count banana": ["'count'", " link,"]}, sites=())
 
 
 @pytest.mark.slow
