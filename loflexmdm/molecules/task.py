@@ -574,8 +574,7 @@ class _MoleculeTexts(_PropertyClasses):
         <any>. ValueError for an invalid prompt."""
         given, rest = self._condition_and_fragment(text)
         if given and not rest: return TextPrompt([given], text)
-        condition = [given or ANY] if self.vocabulary.conditions else []
-        return TextPrompt(condition + self._fragment(rest), text)
+        return TextPrompt(self._condition(given) + self._fragment(rest), text)
 
     def _continuation(self, text: str, method: Method) -> tuple[list, Callable | None]:
         """Return the `prompt` of a text and the method's `logits_hook`. The hook is None if the method needs none.
@@ -585,7 +584,7 @@ class _MoleculeTexts(_PropertyClasses):
         spelling that it continues best, grows the fragment at all points, and links two (`growth.growth_of`).
         ValueError for a text that it cannot continue."""
         given, rest = self._condition_and_fragment(text)
-        condition = [given or ANY] if self.vocabulary.conditions else []
+        condition = self._condition(given)
         is_fragment = bool(rest) and "..." not in text
         grows = grows_rightwards(method)
         if not is_fragment: return self._prefix(text) if grows else self.prompt(text), None
@@ -610,10 +609,11 @@ class _MoleculeTexts(_PropertyClasses):
 
     def _tokens_and_hook(self, text: str, method: Method, n: int) -> tuple[list[list], Callable | None]:
         "Return the prompts of a text, to be used in turns, and their common hook."
-        size, rest = split_closing(text)
-        if "..." not in rest and (rest := self._split_condition(rest)[1]): check_length(rest, method.config.max_length)
-        if size is not None: return self._closing_prompts(text, method)
-        given, rest = self._condition_and_fragment(text)
+        size, text = split_closing(text)
+        given, written = self._split_condition(text)
+        if written and "..." not in written: check_length(written, method.config.max_length)
+        rest = self._plain(written)[0]
+        if size is not None: return closing_prompts(method, rest, size, self._condition(given))
         if not rest or "*" in rest or "..." in rest:
             prompt, hook = self._continuation(text, method)
             return [prompt], hook
@@ -637,13 +637,6 @@ class _MoleculeTexts(_PropertyClasses):
         text, _ = super().add_condition(text, ask)
         return (closing_text(text, ring_size) if close else text), changes
 
-    def _closing_prompts(self, text: str, method: Method) -> tuple[list[list], Callable]:
-        "Return prompts that close a ring, and their hook."
-        size, rest = split_closing(text)
-        given, fragment = self._condition_and_fragment(rest)
-        condition = [given or ANY] if self.vocabulary.conditions else []
-        return closing_prompts(method, fragment, size, condition)
-
     def condition(self, asked: str) -> str:
         """Return the token of a condition: NAME=low, medium, high, any or a number, such as pIC50=high.
 
@@ -662,6 +655,10 @@ class _MoleculeTexts(_PropertyClasses):
         no tokens."""
         _, rest = self._split_condition(split_closing(text)[1])
         return ", ".join(self._plain(rest, method is None or not grows_rightwards(method))[1])
+
+    def _condition(self, given: str) -> list[str]:
+        "Return the condition with which a prompt begins, <any> unless one is given; none for a model without."
+        return [given or ANY] if self.vocabulary.conditions else []
 
     def _condition_and_fragment(self, text: str) -> tuple[str, str]:
         "Split a prompt into its condition ('' if none) and simplified fragment or text."
