@@ -283,9 +283,9 @@ def test_a_first_model_of_own_data_is_small(tmp_path):
     file = str(write_texts(tmp_path / "a.txt", WORDS))
     tables = dict(task=dict(kind="text", file=file, unit="characters"))
     first = recipe_from(tables)
-    assert (first.model["method"], first.model["order"], first.model["slope"]) == ("ordered-insertion", "learned", 1.0)
+    assert (first.model["method"], first.model["order"], first.model["orders"]) == ("ordered-insertion", "mixture", 1)
     assert (first.model["size"], first.model["order_size"], first.train.batch_size) == ("nano", "nano", 32)
-    assert (first.train.optimiser, first.train.steps) == ("muon", 500) and recipe_from(first.as_dict()) == first
+    assert (first.train.optimiser, first.train.steps) == ("muon", 741) and recipe_from(first.as_dict()) == first
 
 
 def test_a_key_of_one_method_alone_chooses_it(tmp_path):
@@ -297,6 +297,9 @@ def test_a_key_of_one_method_alone_chooses_it(tmp_path):
     assert (by_states.model["method"], by_states.model["states"]) == ("loflexmdm", 3)
     ordered = recipe_from(override(tables, order="left_to_right"))
     assert (ordered.model["method"], ordered.model["slope"]) == ("ordered-insertion", 0.0)
+    for named in dict(order="learned"), dict(slope=2.0):
+        learned = recipe_from(tables | dict(model=named)).model
+        assert (learned["order"], learned["slope"], learned["orders"]) == ("learned", named.get("slope", 1.0), 2)
     with pytest.raises(ValueError, match="unknown key 'stats'"): override(tables, stats=3)
 
     # a learned order of LoFlexMDM

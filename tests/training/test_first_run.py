@@ -213,7 +213,7 @@ def test_the_load_of_the_machine_is_said():
 def test_the_passes_that_are_said_are_those_of_the_run(tmp_path, capsys):
     "A learned order sees a sequence in two orders each time, so that 50 passes count as 100."
     words = str(write_texts(tmp_path / "words.txt", ["ab", "ba", "abc"] * 160))
-    made = recipe_of(parse(["train", words, "--unit", "characters", "--out", "x"]))
+    made = recipe_of(parse(["train", words, "--unit", "characters", "--order", "learned", "--out", "x"]))
     n = recipe_from(made.as_dict()).build()[0].sizes()["train"]
     [said] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("steps=")]
     over = passes(made.train, n)

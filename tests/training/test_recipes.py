@@ -114,10 +114,12 @@ def test_every_setting_has_one_name_and_a_shared_key_is_refused(method):
 
 
 def test_first_values_of_a_model():
-    "A slope for orders that are learned without one of one's own; states for fixed orders, parts for learned ones."
+    "A mixture unless an order is named, a slope for orders that are learned; states for fixed orders, parts for learned."
     first = lambda method, **model: recipes.first_model(method, model)
     plain, fixed = first("ordered-insertion"), first("ordered-insertion", order="left_to_right")
-    assert plain["slope"] == 1.0 and plain["size"] == "nano" and "slope" not in fixed and fixed["order"] == "left_to_right"
+    assert (plain["order"], plain["orders"], plain["size"]) == ("mixture", 1, "nano") and "slope" not in plain
+    assert "slope" not in fixed and fixed["order"] == "left_to_right" and first("ordered-masks")["slope"] == 1.0
+    assert first("ordered-insertion", order_size="tiny")["order"] == "learned"
     assert "slope" not in first("ordered-insertion", given="left-to-right")
     assert first("ordered-insertion", slope=3.0)["slope"] == 3.0
     assert "slope" not in first("ordered-insertion", order="left_to_right", given="left-to-right")
