@@ -107,13 +107,15 @@ class Preset:
     def particles(self, rows, seeds, particles) -> Samples:
         self.asked = rows.tokens[:, 1].tolist(), seeds, particles
         found = [VOCABULARY.encode("ab")] * len(seeds)
-        return Samples(found, [[True, True]] * len(found), 1, 1, rule=RuleResult(0, 0, [.5] * len(seeds), [2.0] * len(seeds)))
+        return Samples(found, [[True, True]] * len(found), 1, 1,
+            rule=RuleResult(0, 0, [.5] * len(seeds), [2.0] * len(seeds)))
 
     def draw(self, monkeypatch, rule, law="conditional", method="ar") -> Samples:
         m = build(method)
         rows = encode_prompts([[c] for c in "abcd"[:len(self.texts)]], 1, VOCABULARY, 8)
         limits = Limits(m.tau_max, 8, 0, m.channels, 8)
-        ruled = RuledDraw(m, m, m.default_sampler, limits, Requirement.of(rule, VOCABULARY), self.free, law, particles=3)
+        ruled = RuledDraw(m, m, m.default_sampler, limits, Requirement.of(rule, VOCABULARY), self.free, law,
+            particles=3)
         monkeypatch.setattr(RuledDraw, "draw_with_particles", lambda _, *args: self.particles(*args))
         return ruled.draw(rows, [10, 11, 12, 13][:len(self.texts)])
 
@@ -215,13 +217,15 @@ def test_why_a_rule_has_no_particles():
     hook = lambda logits, x, tau: logits
     cases = {
         ("ordered-insertion", 'grammar:start: "a" start? "b"', None): "ordered-insertion writes in another order",
-        ("ar", lambda text: True, None): "the rule looks at finished texts", ("ar", RULE, hook): "the sampler has a logits_hook",
+        ("ar", lambda text: True, None): "the rule looks at finished texts",
+        ("ar", RULE, hook): "the sampler has a logits_hook",
         ("loinsert", RULE, None): "does not write one event at a time for loinsert",
     }
     for (name, rule, logits_hook), reason in cases.items():
         if "grammar" in str(rule): pytest.importorskip("llguidance")
         method = build(name)
-        sampler = method.default_sampler if logits_hook is None else replace(method.default_sampler, logits_hook=logits_hook)
+        sampler = method.default_sampler if logits_hook is None else replace(method.default_sampler,
+            logits_hook=logits_hook)
         with pytest.raises(ValueError, match=f"law='masked'.*{reason}"):
             generate(method, n=2, rule=rule, law="masked", sampler=sampler, seed=0)
 

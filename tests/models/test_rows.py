@@ -170,9 +170,11 @@ def test_figures_of_many_rows_are_computed_by_other_processes(monkeypatch):
     monkeypatch.setattr(module, "worker_pool", Pool)
     monkeypatch.setattr(module.os, "cpu_count", lambda: 3)
     few, many = [row("ab")] * 63, [row("a" * (1 + i % 7)) for i in range(64)]
-    assert with_figures(few, None) == few and [r["length"] for r in with_figures(few, MODEL.task)] == [2] * 63 and not pools
+    assert with_figures(few, None) == few and [r["length"] for r in with_figures(few, MODEL.task)] == [2] * 63
+    assert not pools
     assert [r["length"] for r in with_figures(many, MODEL.task)] == [1 + i % 7 for i in range(64)]
-    assert [pool[:2] for pool in pools] == [(3, "fork")] and with_figures(many, SimpleNamespace(output=TaskOutput())) == many
+    assert [pool[:2] for pool in pools] == [(3, "fork")]
+    assert with_figures(many, SimpleNamespace(output=TaskOutput())) == many
     monkeypatch.setattr(module.os, "cpu_count", lambda: None)
     assert with_figures(many, MODEL.task)[1]["length"] == 2 and len(pools) == 1
 
@@ -192,11 +194,13 @@ def test_rows_of_a_result():
     bounded = found.with_bounds(4, 3)
     assert found.with_bounds(0) is found and [r["nll_bound"] for r in bounded.rows()] == [1.0, 0.0, 1.0]
     picked = bounded.pick([2, 0])
-    assert picked.texts == ["bc", "ab"] and [b["nll_bound"] for b in picked.bounds] == [1.0, 1.0] and picked.network_calls == 1
+    assert picked.texts == ["bc", "ab"] and [b["nll_bound"] for b in picked.bounds] == [1.0, 1.0]
+    assert picked.network_calls == 1
     assert picked.sources == [sources[2], sources[0]] and not picked.pick([0]).trajectories
     both = Generated.merge([found, picked], MODEL)
     assert both.texts == [*found.texts, *picked.texts] and both.network_calls == 2 and len(both.sources) == 5
-    assert Generated.merge([], MODEL).texts == [] and Generated.of(Samples([[3]], [[True]]), MODEL, routes=["r"]).routes == ["r"]
+    assert Generated.merge([], MODEL).texts == []
+    assert Generated.of(Samples([[3]], [[True]]), MODEL, routes=["r"]).routes == ["r"]
 
 
 def test_rows_without_a_task_and_of_edits():
@@ -204,7 +208,8 @@ def test_rows_without_a_task_and_of_edits():
     bare = generated([VOCABULARY.encode("ab")], model=model, sources=())
     assert bare.rows() == [dict(text="a b", prompt=[], tokens=["a", "b"], generated=[0, 1])]
     asked = []
-    edits = SimpleNamespace(describe=lambda sources, samples: asked.append(sources) or [dict(state="edited", text="new")])
+    edits = SimpleNamespace(describe=lambda sources,
+        samples: asked.append(sources) or [dict(state="edited", text="new")])
     task = SimpleNamespace(edits=edits, output=Output())
     edited = generated([VOCABULARY.encode("ab")], model=SimpleNamespace(**vars(MODEL) | dict(task=task)), edited=True,
                        sources=[Source(["a"])])
@@ -213,14 +218,16 @@ def test_rows_without_a_task_and_of_edits():
 
 def test_files_of_rows(tmp_path):
     found = part("ab", "abc")
-    assert found.save(tmp_path / "a.abc").read_text() == ".abc: 2" and found.save(tmp_path / "a.txt").read_text() == "ab\nabc\n"
+    assert found.save(tmp_path / "a.abc").read_text() == ".abc: 2"
+    assert found.save(tmp_path / "a.txt").read_text() == "ab\nabc\n"
     assert found.save(tmp_path / "a.csv").read_text().splitlines()[1] == "ab,valid,2,a ...,a b,0 1"
     with pytest.raises(ValueError, match="must end in one of .jsonl"): found.save(tmp_path / "a.xyz")
     spaced = SimpleNamespace(text=" ".join, output=TaskOutput())
     for task in (None, spaced):
         with pytest.raises(ValueError, match="spaces do not fit .fasta"): check_row_file(tmp_path / "a.fasta", task)
     check_row_file(tmp_path / "a.fasta", MODEL.task)
-    assert row_formats(None)[:2] == (".jsonl", ".csv") and ".abc" in row_formats(MODEL.task) and ".abc" not in row_formats(None)
+    assert row_formats(None)[:2] == (".jsonl", ".csv") and ".abc" in row_formats(MODEL.task)
+    assert ".abc" not in row_formats(None)
     with pytest.warns(UserWarning, match="a.fasta: 1 empty sequences left out"):
         assert write_rows(tmp_path / "a.fasta", [dict(text=""), dict(text="W")]).read_text() == ">sample_1\nW\n"
     with pytest.warns(UserWarning, match="2 cells begin with"):
@@ -254,4 +261,5 @@ def test_how_many_sequences_a_request_draws():
     assert SampleRequest(valid=20).decide([often]) == SampleRequest(valid=20, unique=False, tries=2000, batch_size=40)
     assert SampleRequest(valid=2, batch_size=9).decide([once]).batch_size == 9
     assert SampleRequest(valid=2).decide([once]).batch_size == 32
-    with pytest.raises(ValueError, match="tries=3: only with valid or unique"): SampleRequest(n=2, tries=3).decide([often])
+    with pytest.raises(ValueError, match="tries=3: only with valid or unique"): SampleRequest(n=2,
+        tries=3).decide([often])

@@ -25,7 +25,8 @@ VOCABULARY = Vocabulary([*"CcNnOo()=123", "[N+]"])
     ("", (1, 2), (0, None), "CcNnO(=123", False), ("C", (1, 2), (0, None), "CcNnO(=123", True),
     ("CC", (1, 2), (0, None), "", True), ("CC", (3, None), (0, None), "CcNnO(=123", False),
     ("C1CC", (1, 3), (0, None), "1", False), ("C(C", (1, 2), (0, None), ")", False),
-    ("C", (1, 3), (0, 0), "CNO(=", True), ("C", (1, 3), (1, 1), "CcNnO(=123", False), ("C1CC1", (1, 3), (1, 1), "", True),
+    ("C", (1, 3), (0, 0), "CNO(=", True), ("C", (1, 3), (1, 1), "CcNnO(=123", False),
+    ("C1CC1", (1, 3), (1, 1), "", True),
     ("C(C1)", (1, 3), (0, None), "CcNnO(=123", False), ("C()", (1, 9), (0, None), "CcNnO(=123", True),
 ])
 def test_what_may_follow_in_a_linker(text, atoms, rings, follows, ends):
@@ -119,7 +120,8 @@ def test_refused_molecules_do_not_count_and_isotopes_are_kept(routes):
     refused = []
     found = module.links([fake("a")], "*c1ccccc1.*N([2H])C", n=2, rounds=8,
                          refuse=lambda smiles: refused.append(smiles) or "no" * ("O" in smiles))
-    assert {link.linker for link in found} == {"[1*]C[2*]", "[1*]CC[2*]"} and all("[2H]" in link.smiles for link in found)
+    assert {link.linker for link in found} == {"[1*]C[2*]", "[1*]CC[2*]"}
+    assert all("[2H]" in link.smiles for link in found)
     assert len(refused) == 3 and not any("2H" in ends for _, ends, _, _ in routes)
 
 
@@ -135,7 +137,8 @@ def test_grown_linkers_begin_at_either_end(monkeypatch):
     monkeypatch.setattr(module, "_place", lambda text, side, rule, rng: (text, side[2], rule.atoms))
     model = SimpleNamespace(method=SimpleNamespace(vocabulary=VOCABULARY, config=SimpleNamespace(max_length=99)))
     found = grown_links(model, Linker("*c1ccccc1.*N(C)C", (2, 3)), 5, seed=3)
-    assert sorted(Counter(atoms for _, _, atoms in found).values()) == [2, 3] and {atoms[0] for _, _, atoms in found} == {2, 3}
+    assert sorted(Counter(atoms for _, _, atoms in found).values()) == [2, 3]
+    assert {atoms[0] for _, _, atoms in found} == {2, 3}
     begins, gaps, seeds = zip(*asked)
     assert set(seeds) == {3} and all(gap is ... for gap in sum(gaps, [])) and len({*sum(begins, [])}) > 1
     assert all(text[-1] == "C" and text[:-1] in sum(begins, []) for text, _, _ in found)
@@ -169,7 +172,8 @@ def command(monkeypatch):
 
 
 def test_the_command_prints_links(command):
-    code, out, said = call(f"link {ENDS} -n 3 --link-atoms 1-4 --link-rings 0 --models x y --seed 5 --rounds 2 --no-unique")
+    options = "-n 3 --link-atoms 1-4 --link-rings 0 --models x y --seed 5 --rounds 2 --no-unique"
+    code, out, said = call(f"link {ENDS} {options}")
     assert code == 0 and out.splitlines() == [
         "smiles,linker,atoms,rings,route,nats,objection", "CCO,[1*]C[2*],1,0,insertion,1.5,",
         "CCCO,[1*]CC[2*],2,0,left to right,,"]
@@ -217,7 +221,8 @@ def test_rules_of_linkers_are_read():
     rule = Linker.read("*C.*N path=3 atoms=2-4")
     assert rule == Linker("*C.*N", (2, 4), (0, None), (3, 3)) and rule.accepts("CCCN") and not rule.accepts("CCN")
     assert not rule.accepts("C(") and not rule.accepts("CCCO") and Linker.read("*C.*N rings=1-").accepts("CC1CC1N")
-    for wrong, message in (("*C.*N size=3", "'size': choose among atoms=, rings=, path="), ("*C", "two ends"), ("", "empty")):
+    for wrong, message in (("*C.*N size=3", "'size': choose among atoms=, rings=, path="), ("*C", "two ends"),
+        ("", "empty")):
         with pytest.raises(ValueError, match=message): Linker.read(wrong)
     with pytest.raises(ValueError, match="RDKit cannot read"): Smarts("C(")
     assert Sound().reason("C(") == "not valid" and Sound().accepts("CCO") and Sound.read("1").limit == 1

@@ -7,7 +7,8 @@ from rdkit import Chem
 from loflexmdm.molecules.closures import ClosureRequest
 from loflexmdm.molecules.data.exchanged_pairs import exchange_rules, with_exchanges
 from loflexmdm.molecules.data.matched_pairs import (
-    Matched, Matching, all_cuts, build_pairs, cap, core_text, fill_core, fitting_cuts, groups_of, heavy_atoms, is_reversible,
+    Matched, Matching, all_cuts, build_pairs, cap, core_text, fill_core, fitting_cuts, groups_of, heavy_atoms,
+    is_reversible,
     match, piece_text, same_molecule, shift_rings, single_cuts, store_pairs, stored_pairs,
 )
 from loflexmdm.molecules import growth
@@ -25,8 +26,10 @@ def test_cuts_are_made_both_ways_round():
 
 
 @pytest.mark.parametrize("core, piece, text", [
-    ("CC*", "O", "CCO"), ("C(*)N", "", "CN"), ("C1CC1*", "C1CC1", "C1CC1C1CC1"), ("C1CC(*)C1", "C1CC1", "C1CC(C2CC2)C1"),
-    ("C%10CC(*)C%10", "C1CC1", "C%10CC(C%11CC%11)C%10"), ("C1C2CC(*)C2C1", "C1CC1", "C1C2CC(C3CC3)C2C1"), ("C(*)", "N", "C(N)"),
+    ("CC*", "O", "CCO"), ("C(*)N", "", "CN"), ("C1CC1*", "C1CC1", "C1CC1C1CC1"),
+    ("C1CC(*)C1", "C1CC1", "C1CC(C2CC2)C1"),
+    ("C%10CC(*)C%10", "C1CC1", "C%10CC(C%11CC%11)C%10"), ("C1C2CC(*)C2C1", "C1CC1", "C1C2CC(C3CC3)C2C1"),
+    ("C(*)", "N", "C(N)"),
 ])
 def test_cores_are_filled(core, piece, text):
     assert fill_core(core, piece) == text
@@ -48,24 +51,28 @@ def test_molecules_are_grouped_by_core_and_matched_once():
     groups = groups_of(SMILES, cuts)
     assert all(len(members) > 1 for members in groups.values())
     core = next(core for core, members in groups.items() if len(members) == 4)
-    assert Chem.CanonSmiles(core) == "*CCc1ccccc1" and sorted(groups[core]) == [(0, "O*"), (1, "N*"), (2, "*[H]"), (4, "Cl*")]
+    assert Chem.CanonSmiles(core) == "*CCc1ccccc1"
+    assert sorted(groups[core]) == [(0, "O*"), (1, "N*"), (2, "*[H]"), (4, "Cl*")]
     found = match(SMILES, cuts)
-    assert {m[:2] for m in found} == {(0, 1), (0, 2), (0, 4), (1, 2), (1, 4), (2, 4)} and {m.core for m in found} == {core}
+    assert {m[:2] for m in found} == {(0, 1), (0, 2), (0, 4), (1, 2), (1, 4), (2, 4)}
+    assert {m.core for m in found} == {core}
     pair = next(m for m in found if m[:2] == (0, 2))
     assert (pair.old, pair.new) == ("O*", "*[H]") and pair.swapped == Matched(2, 0, core, "*[H]", "O*")
     assert [Chem.CanonSmiles(t) for t in pair.texts()] == [SMILES[0], SMILES[2]] and is_reversible(pair, SMILES, 3)
     assert not is_reversible(pair._replace(second=1), SMILES) and not is_reversible(pair._replace(first=1), SMILES)
     assert same_molecule("OCC", "CCO") and not same_molecule("C(", "C") and not same_molecule("OCC", "OCC")
-    assert match(SMILES[:1] * 2, [cuts[0]] * 2) == [], "equal substituents are no pair"
+    assert match(SMILES[:1] * 2, [cuts[0]] * 2) == [], "equal substituents make no pair"
 
 
 def test_pairs_are_numbered_among_the_molecules_that_are_used(tmp_path, monkeypatch):
     found = build_pairs(SMILES, dict(salt=3), SMALL)
     assert found.smiles == [SMILES[k] for k in (0, 1, 2, 4)] and len(found.scores) == 4 and len(found.pairs) == 6
     assert found.rejects == Counter({"molecule salt": 3, "molecule without a partner": 1, "pair not reversible": 0})
-    assert all(is_reversible(m, found.smiles) for m in found.pairs) and all(0 < qed < 1 <= sa for qed, sa in found.scores)
+    assert all(is_reversible(m, found.smiles) for m in found.pairs)
+    assert all(0 < qed < 1 <= sa for qed, sa in found.scores)
     assert all_cuts(SMILES, SMALL) == [fitting_cuts(s, SMALL) for s in SMILES]
-    with pytest.raises(ValueError, match="no two of 2 molecules differ in one substituent of at most 2 heavy atoms and 0.5"):
+    with pytest.raises(ValueError,
+        match="no two of 2 molecules differ in one substituent of at most 2 heavy atoms and 0.5"):
         build_pairs([SMILES[0], SMILES[3]], {}, SMALL)
     store_pairs(found, tmp_path / "a.json")
     assert stored_pairs(tmp_path / "a.json") == found and stored_pairs(tmp_path / "b.json") is None

@@ -13,7 +13,8 @@ VOCABULARY = Vocabulary(["C", "O", "="])
 
 
 @pytest.mark.parametrize("smiles, labels", [
-    ("CCO", ["", "", "OH"]), ("C", ["CH₄"]), ("C[NH3+]", ["", "NH₃⁺"]), ("[Ca+2]", ["Ca2⁺"]), ("[O-]C", ["O⁻", ""]),
+    ("CCO", ["", "", "OH"]), ("C", ["CH₄"]), ("C[NH3+]", ["", "NH₃⁺"]), ("[Ca+2]", ["Ca2⁺"]),
+    ("[O-]C", ["O⁻", ""]),
     ("[13CH3]C", ["CH₃", ""]), ("C[CH2-]", ["", "CH₂⁻"]),
 ])
 def test_labels_of_atoms(smiles, labels):
@@ -50,7 +51,8 @@ def lengths(drawn) -> list[float]:
 def test_bonds_leave_room_for_labels_and_rings_have_alternate_double_bonds():
     drawn = drawing_of(Chem.MolFromSmiles("CCO"))
     assert lengths(drawn) == pytest.approx([1.5, 1.5 - .38], abs=.01)
-    assert sorted(svg.count("M") for svg, _, _ in drawing_of(Chem.MolFromSmiles("c1ccccc1")).bonds) == [1, 1, 1, 2, 2, 2]
+    assert sorted(svg.count("M") for svg, _, _ in drawing_of(Chem.MolFromSmiles("c1ccccc1")).bonds) == [1, 1, 1, 2, 2,
+        2]
     assert all("<circle" in svg and svg.startswith("<g {}>") and svg.endswith("</g>") for svg in drawn.atoms)
 
 
@@ -69,7 +71,8 @@ def test_a_molecule_lies_as_the_one_before_it():
     before = Chem.MolFromSmiles("OCc1ccccc1N")
     first, second = drawing_of(before), drawing_of(Chem.MolFromSmiles("Nc1c(CO)cccc1F"), before)
     wanted = [centres(first)[k] for k in (8, 7, 2, 1, 0)]
-    for place, known in zip([centres(second)[k] for k in range(5)], wanted): assert place == pytest.approx(known, abs=.02)
+    for place, known in zip([centres(second)[k] for k in range(5)], wanted): assert place == pytest.approx(known,
+        abs=.02)
 
 
 def test_bonds_appear_with_the_later_of_their_atoms():
@@ -102,4 +105,5 @@ def test_stages_are_the_molecules_that_differ():
     boxes = [drawing_of(mol, before).box for (_, mol), (_, before) in zip(found, [(0, None), *found])]
     assert picture.box[0] == min(b[0] for b in boxes)
     assert picture.box[1] + picture.box[3] == pytest.approx(max(b[1] + b[3] for b in boxes))
-    with pytest.raises(ValueError, match="at no time a molecule"): stages_picture(frames_of("", "C="), VOCABULARY, "".join)
+    with pytest.raises(ValueError, match="at no time a molecule"): stages_picture(frames_of("", "C="), VOCABULARY,
+        "".join)

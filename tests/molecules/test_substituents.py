@@ -117,19 +117,22 @@ def test_a_gap_takes_what_its_reader_allows():
     vocabulary = Vocabulary(["C", "N", "1", "("])
     reader = GapReader(Alphabet(), vocabulary)
     c, n, one, branch = vocabulary.encode(["C", "N", "1", "("])
-    x = collate([Example([2, c, *own, n], [True, True, *[False] * len(own), True], [True, False, *[False] * len(own), True])
+    x = collate([Example([2, c, *own, n], [True, True, *[False] * len(own), True],
+        [True, False, *[False] * len(own), True])
                  for own in ([], [c], [one], [c, c, c])])
     allowed, ends = reader.next(x, x.free, x.fixed)
     assert allowed[:, [c, n, one, branch]].tolist() == [[True, False, True, False]] * 3 + [[False] * 4]
     assert ends.tolist() == [False, True, False, True] and not allowed[:, :c].any()
     opened = x._replace(tokens=torch.where(x.tokens == n, one, x.tokens))
-    assert reader.next(opened, x.free, x.fixed)[0][:, one].tolist() == [False] * 4, "a ring that the prompt opens stays open"
+    assert reader.next(opened, x.free, x.fixed)[0][:,
+        one].tolist() == [False] * 4, "a ring that the prompt opens stays open"
 
     hook = Substituents(tuple(vocabulary.tokens), reader=reader)
     found, may_end, last = hook.in_gap(x)
     assert found.equal(allowed) and may_end.equal(ends) and last[:, 0].tolist() == [1, 2, 2, 4]
     scores = hook.gaps(torch.zeros(4, 3), x, torch.tensor([[1, 2], [1, 2], [1, 2], [1, 4]]))
-    assert scores.isfinite().tolist() == [[True, False, False], [False, True, True], [False, True, False], [False, False, True]]
+    assert scores.isfinite().tolist() == [[True, False, False], [False, True, True], [False, True, False],
+        [False, False, True]]
     logits = hook.tokens(torch.zeros(4, len(vocabulary)), x, torch.tensor([1, 2, 2, 4]))
     finite = [[True, False, False], [True, False, True], [True, False, True], [True] * 3]
     assert logits[:, [c, n, one]].isfinite().tolist() == finite

@@ -179,7 +179,8 @@ def test_scores_of_gaps_in_chunks_have_the_values_and_gradients_of_all_at_once(m
     states, items, g = 5, 7, torch.Generator().manual_seed(0)
     randn = lambda *shape: torch.randn(2, *shape, generator=g, dtype=torch.float64).requires_grad_()
     inputs = randn(states, 3), randn(items, 3), randn(items + 1, 3), randn(items + 1, items), randn(states, 4)
-    there = torch.tensor([[i < items - states + min(2 * (s // 2 + 1), states) for i in range(items)] for s in range(states)])
+    there = torch.tensor([[i < items - states + min(2 * (s // 2 + 1),
+        states) for i in range(items)] for s in range(states)])
     present = [items - states + s + 1 for s in range(states)]
     right = torch.stack([torch.randint(0, n, (2, items), generator=g) for n in present], 1)
     right = torch.where(torch.rand(right.shape, generator=g) < .3, items, right)

@@ -159,7 +159,8 @@ def test_what_moves_are_sorted_by(how, of_source, of_target):
 
 
 @pytest.mark.parametrize("kind, full, places", [
-    ("insert", False, [1, 3]), ("insert", True, []), ("delete", False, [1, 2, 4, 5]), ("substitute", True, [1, 2, 4, 5]),
+    ("insert", False, [1, 3]), ("insert", True, []), ("delete", False, [1, 2, 4, 5]),
+    ("substitute", True, [1, 2, 4, 5]),
     ("swap", False, [1, 4]),
 ])
 def test_where_an_error_may_be_made(kind, full, places):
@@ -168,7 +169,8 @@ def test_where_an_error_may_be_made(kind, full, places):
     closed = [True, False, True, False, True, True]
     assert _places(kind, tokens, fixed, closed, 6, full) == places
     assert _places("swap", [2, 3, 3, 4], [True] + [False] * 3, [False] * 4, 6, False) == [2]
-    assert _places("substitute", tokens, fixed, closed, 4, full) == [] != _places("substitute", tokens, fixed, closed, 5, full)
+    assert _places("substitute", tokens, fixed, closed, 4, full) == [] != _places("substitute", tokens, fixed, closed,
+        5, full)
 
 
 def test_pairs_of_a_segment_are_a_share_of_the_smaller_one():

@@ -42,7 +42,8 @@ def test_values_that_go_on_are_those_computed_anew(seed, picked):
 
 
 @pytest.mark.parametrize("pattern, letters", [
-    ("[b-d]", "bcd"), ("[^b-d]", "ae5 _"), ("[a5]", "a5"), ("[^a5]", "bcde _"), (r"\d", "5"), (r"\D", "abcde _"), (r"\s", " "),
+    ("[b-d]", "bcd"), ("[^b-d]", "ae5 _"), ("[a5]", "a5"), ("[^a5]", "bcde _"), (r"\d", "5"), (r"\D", "abcde _"),
+    (r"\s", " "),
     (r"\S", "abcde5_"), (r"\w", "abcde5_"), (r"\W", " "), (r"[\da]", "a5"), (r"[^\da]", "bcde _"),
     ("[^a]", "bcde5 _"), (".", "abcde5 _"),
 ])

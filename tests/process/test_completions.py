@@ -33,7 +33,8 @@ def completions(automaton: Automaton, ids, open_at, room: int, blanks: bool = Fa
         if sum(map(len, gaps)) > room: continue
         taken = dict(zip(sorted(open_at), gaps))
         for own in itertools.product(*written):
-            text = [*taken.get(0, ()), *(i for k, t in enumerate(own, 1) for i in (t, *taken.get(k, ())) if i is not None)]
+            text = [*taken.get(0, ()),
+                *(i for k, t in enumerate(own, 1) for i in (t, *taken.get(k, ())) if i is not None)]
             if automaton.accepts(text): found.append((taken, own))
     return found
 
@@ -82,16 +83,19 @@ def test_what_masks_may_become(rule, blanks):
                 torch.zeros_like(column), column, torch.tensor([limit]), blanks)
             ways = completions(automaton, ids, open_at, limit, blanks)
             for c, allowed in zip(column.tolist(), found.tolist()):
-                assert allowed == [any(own[c - 1] == (None if blanks and i == len(allowed) - 1 else i) for _, own in ways)
+                assert allowed == [any(own[c - 1] == (None if blanks and i == len(allowed) - 1 else i) for _,
+                    own in ways)
                                    for i in range(len(allowed))]
 
 
-def texts_up_to(n: int) -> list[str]: return ["".join(t) for k in range(n + 1) for t in itertools.product("ab", repeat=k)]
+def texts_up_to(n: int) -> list[str]: return ["".join(t) for k in range(n + 1) for t in itertools.product("ab",
+    repeat=k)]
 
 
 @pytest.mark.parametrize("prompt, pattern", [
     (["...{2}", "a"], "[ab]{2}a"), (["a", "...{1,2}", "b"], "a[ab]{1,2}b"), (["...{,1}", "b", ...], "[ab]{,1}b[ab]*"),
-    (["...{2,}"], "[ab]{2,}"), (["a", "<mask>", "...{1}"], "a[ab]{2}"), (["...{1,2}", "...{1}"], "[ab]{2,3}"), (["...{0,0}"], ""),
+    (["...{2,}"], "[ab]{2,}"), (["a", "<mask>", "...{1}"], "a[ab]{2}"), (["...{1,2}", "...{1}"], "[ab]{2,3}"),
+    (["...{0,0}"], ""),
     (["<gap>{1}", "b"], "[ab]b"),
 ])
 def test_a_range_of_a_gap_is_a_rule(prompt, pattern):

@@ -16,7 +16,8 @@ def texts(x) -> list[str]: return [" ".join(VOCABULARY.tokens[i] for i in row if
 def test_which_tokens_are_conditions():
     assert holds_condition(X, VOCABULARY).nonzero().tolist() == [[0, 1], [1, 1]]
     assert texts(without_conditions(X, VOCABULARY)) == ["<any> a b", "<any> a", "<any> b"]
-    assert texts(without_conditions(X, VOCABULARY, torch.tensor([False, True, True]))) == ["<c:low> a b", "<any> a", "<any> b"]
+    assert texts(without_conditions(X, VOCABULARY, torch.tensor([False, True, True]))) == ["<c:low> a b", "<any> a",
+        "<any> b"]
 
 
 def test_hidden_with_their_probability_and_in_both_sequences_of_a_pair():

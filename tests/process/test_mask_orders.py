@@ -35,7 +35,8 @@ def test_chances_of_every_step_of_every_order():
     for i, order in enumerate(ORDERS):
         for k in range(4):
             chance = step_chance(order, k)
-            torch.testing.assert_close(table[i, k], torch.tensor([chance.get(e, 0.0) for e in order], dtype=torch.float64))
+            torch.testing.assert_close(table[i, k],
+                torch.tensor([chance.get(e, 0.0) for e in order], dtype=torch.float64))
     torch.testing.assert_close(table.diagonal(dim1=1, dim2=2).prod(-1).sum(), torch.tensor(1.0, dtype=torch.float64))
 
 

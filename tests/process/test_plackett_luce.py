@@ -46,7 +46,8 @@ def test_drawn_orders_are_of_a_race():
         p = math.prod(rate[e] / sum(rate[i] for i in order[k:]) for k, e in enumerate(order))
         found = int((drawn == torch.tensor(order)).all(-1).sum())
         assert abs(found - n * p) < 4 * math.sqrt(n * p * (1 - p)), order
-    some = draw_order(scores.expand(2, -1), torch.tensor([[False, True, False, False], [True, False, True, False]]), seeded(2))
+    some = draw_order(scores.expand(2, -1), torch.tensor([[False, True, False, False], [True, False, True, False]]),
+        seeded(2))
     assert some[0].tolist() == [1, 4] and sorted(some[1].tolist()) == [0, 2]
 
 
@@ -55,7 +56,8 @@ def test_events_of_runs_by_hand():
     runs = torch.tensor([[0, 1, 1, 2], [0, 1, 2, 3]])
     order = torch.tensor([[2, 3, 1], [3, 4, 4]])
     assert in_order(runs, order, 9).tolist() == [[1, 2, 1], [3, 9, 9]]
-    assert tie_runs(torch.tensor([[5.0, 1.0, 4.0, 8.0], [1.0, 2.0, 3.0, 4.0]]), runs).tolist() == [[5, 2.5, 2.5, 8], [1, 2, 3, 4]]
+    assert tie_runs(torch.tensor([[5.0, 1.0, 4.0, 8.0], [1.0, 2.0, 3.0, 4.0]]), runs).tolist() == [[5, 2.5, 2.5, 8],
+        [1, 2, 3, 4]]
     assert left_first(order, runs).tolist() == [[1, 3, 2], [3, 4, 4]]
     alike = log_alike(order, runs).exp().round().tolist()
     assert alike[0] == [[2, 1, 2], [1, 1, 1], [1, 1, 1]] and alike[1] == [[1, 2, 2], [1, 2, 2], [1, 1, 1]]
@@ -63,4 +65,5 @@ def test_events_of_runs_by_hand():
 
 def test_scores_of_places():
     x = collate([prefix_example("a", "bab", LETTERS)])
-    assert place_scores(x, 2.0)[0].tolist()[2:] == [0, -2, -4] and place_scores(x, 2.0).dtype == torch.get_default_dtype()
+    assert place_scores(x, 2.0)[0].tolist()[2:] == [0, -2, -4]
+    assert place_scores(x, 2.0).dtype == torch.get_default_dtype()

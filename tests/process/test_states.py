@@ -200,11 +200,13 @@ def test_inputs_are_not_changed(x1):
 
 @pytest.mark.parametrize("prompt, answer, free, fillings", [
     (["a", ..., "b"], "acdb", [0, 1, 1, 0], ["cd"]), (["a"], "abc", [0, 1, 1], ["bc"]), ([], "ab", [1, 1], ["ab"]),
-    ([..., "a", ..., "b", "..."], "cabd", [1, 0, 0, 1], ["c", "", "d"]), (["a", ..., ...], "abb", [0, 1, 1], ["bb", ""]),
+    ([..., "a", ..., "b", "..."], "cabd", [1, 0, 0, 1], ["c", "", "d"]),
+    (["a", ..., ...], "abb", [0, 1, 1], ["bb", ""]),
     ([..., "b", "...{2}"], "bcc", [0, 1, 1], ["", "cc"]),
 ])
 def test_fillings_of_gaps(prompt, answer, free, fillings):
-    assert ["".join(gap) for gap in fillings_of(prompt, list(answer), list(map(bool, free)), Vocabulary("abcd"))] == fillings
+    assert ["".join(gap) for gap in fillings_of(prompt, list(answer), list(map(bool, free)),
+        Vocabulary("abcd"))] == fillings
 
 
 def test_marks_of_gaps_are_no_token():

@@ -50,5 +50,6 @@ def test_first_examples_can_be_indexed_and_are_not_shuffled():
 
 
 def test_streams_that_are_empty_or_useless():
-    with pytest.raises(ValueError, match="the stream is empty"): next(Stream(lambda k: [], lambda row, i: row).examples())
+    with pytest.raises(ValueError,
+        match="the stream is empty"): next(Stream(lambda k: [], lambda row, i: row).examples())
     with pytest.raises(ValueError, match="window=0"): Stream(lambda k: [1], lambda row, i: row, 0)

@@ -46,7 +46,8 @@ def test_a_gap_ends_before_the_next_given_token():
 def test_what_the_network_reads_first():
     laid = begin_layout(prompts("a.b.", ".b", "ab."))
     assert written(laid.x.tokens) == ["^a_b__", "^_b_", "^ab__"]
-    assert laid.x.closed.tolist() == [[True] * 5 + [False], [True] * 3 + [False, True, True], [True] * 4 + [False, True]]
+    assert laid.x.closed.tolist() == [[True] * 5 + [False], [True] * 3 + [False, True, True],
+        [True] * 4 + [False, True]]
     longer = laid.with_column(torch.tensor([5, 6, 3]))
     assert written(longer.x.tokens) == ["^a_b__c", "^_b_d", "^ab__a"]
     last = laid.x.lengths[:, None]

@@ -13,7 +13,8 @@ from loflexmdm.process.rules import Requirement
 from loflexmdm.process.states import BOS, MASK, Example, collate
 from loflexmdm.samplers import Limits
 from loflexmdm.samplers.particles import (
-    Chosen, Finished, NextEvent, NextMask, ancestors, chosen_among, draw_particles, effective_number, log_mean, number_of,
+    Chosen, Finished, NextEvent, NextMask, ancestors, chosen_among, draw_particles, effective_number, log_mean,
+    number_of,
     one_of, only_end, proposal_of,
 )
 

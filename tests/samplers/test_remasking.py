@@ -63,8 +63,10 @@ def test_results_of_a_rule_by_hand():
 
 def test_results_of_a_rule_in_words():
     words = "rule: probability 0.25 +- 0.2, 1 of 4 free draws satisfied it"
-    assert str(RuleResult(4, 1)) == words and str(RuleResult(4, 1, reasons=list("aab"))) == words + ", left out: 2 a, 1 b"
-    assert str(RuleResult(0, 0, [.5, .5], [2.0, 3.0])) == "rule: probability 0.5 +- 0, 2 by particles, 2.5 of them effective"
+    assert str(RuleResult(4, 1)) == words
+    assert str(RuleResult(4, 1, reasons=list("aab"))) == words + ", left out: 2 a, 1 b"
+    assert str(RuleResult(0, 0, [.5, .5],
+        [2.0, 3.0])) == "rule: probability 0.5 +- 0, 2 by particles, 2.5 of them effective"
     far = RuleResult(10_000, 5_000, [.1, .1001], [4.0, 2.0])
     assert "particles find 0.1: prompts differ" in str(far)
     ends = "left out: 2 a, 1 b, 1 c, 1 d, 1 e, 1 f, 1 g, 1 h"

@@ -134,7 +134,8 @@ def test_ranks_of_a_launch(monkeypatch):
         return current_launch()
     assert launch("1", "3", "0") == (1, 3, 0) and not current_launch().is_main and launch("0", "1", "1").local == 1
     for wrong in [("3", "3", "0"), ("-1", "2", "0"), ("0", "2", "-1"), ("x", "2", "0")]:
-        with pytest.raises(ValueError, match=f"RANK={wrong[0]}, WORLD_SIZE={wrong[1]}, LOCAL_RANK={wrong[2]}"): launch(*wrong)
+        with pytest.raises(ValueError,
+            match=f"RANK={wrong[0]}, WORLD_SIZE={wrong[1]}, LOCAL_RANK={wrong[2]}"): launch(*wrong)
     monkeypatch.delenv("LOCAL_RANK")
     assert current_launch() == (0, 1, 0)
 

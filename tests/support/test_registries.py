@@ -44,14 +44,16 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text("raise SystemExit('no')")
     monkeypatch.chdir(tmp_path)
     yield registries.Registry("toy", (), "loflexmdm.none", "test_registries_base.Base")
-    for name in [m for m in sys.modules if m.startswith(registries.FILES) or m == "test_registries_base"]: del sys.modules[name]
+    own = (registries.FILES, "test_registries_base")
+    for name in [name for name in sys.modules if name.startswith(own)]: del sys.modules[name]
 
 
 def test_a_class_of_a_file_runs_once_it_is_allowed(files, tmp_path):
     name = f"{tmp_path / 'mine.py'}:Good"
     with pytest.raises(ValueError, match="toy=.*the file names code, which does not run"): files["mine.py:Good"]
     with registries.permit_code(): found = files["mine.py:Good"]
-    assert found.value == 1 and files[name] is found is files["./mine.py:Good"] and name in files and "mine.py:Good" not in files
+    assert found.value == 1 and files[name] is found is files["./mine.py:Good"] and name in files
+    assert "mine.py:Good" not in files
     assert files.read("mine.py:Good") == name and files.read("plain") == "plain"
     with registries.permit_code(), registries.permit_code(False): registries.check_code_allowed("a", "b")
     with pytest.raises(ValueError, match="--allow-code"): registries.check_code_allowed("a", "b")
@@ -76,9 +78,11 @@ def test_names_of_files(tmp_path):
 def test_unknown_names_are_answered_with_near_ones():
     toys = registries.Registry("toy", (), "loflexmdm.none")
     for name in ("alpha", "beta"): toys.add(name, Base)
-    assert toys["alpha"] is Base and toys.names() == ["alpha", "beta"] and len(toys) == 2 and "beta" in toys and "x" not in toys
+    assert toys["alpha"] is Base and toys.names() == ["alpha", "beta"] and len(toys) == 2 and "beta" in toys
+    assert "x" not in toys
     assert toys.all() == toys.usable() == dict(alpha=Base, beta=Base)
-    with pytest.raises(ValueError, match=r"toy='alpa' \(did you mean 'alpha'\?\): choose one of alpha, beta$"): toys["alpa"]
+    with pytest.raises(ValueError,
+        match=r"toy='alpa' \(did you mean 'alpha'\?\): choose one of alpha, beta$"): toys["alpa"]
     with pytest.raises(ValueError, match="toy=3: not in alpha, beta"): toys[3]
 
 
@@ -98,6 +102,7 @@ def test_arguments_are_checked_before_a_call():
 
     registries.check_argument(Toy, "loss", 1, seen.append)
     registries.check_argument(Toy, "absent", 1, seen.append)
-    assert Toy().loss(3) == 3 and Toy().loss(batch=4, generator=1) == 4 and seen == [3, 4] and Toy.loss.__name__ == "loss"
+    assert Toy().loss(3) == 3 and Toy().loss(batch=4, generator=1) == 4 and seen == [3, 4]
+    assert Toy.loss.__name__ == "loss"
     with pytest.raises(TypeError): Toy().loss(generator=1)
     assert seen == [3, 4] and registries.import_object("os.sep") == os.sep

@@ -35,7 +35,8 @@ def test_which_file_is_read(tmp_path):
 
 def test_models_of_the_package(tmp_path, monkeypatch):
     assert "star-tiny" in names() == sorted(names()) and is_packaged("star-tiny") and not is_packaged("./star-tiny")
-    assert not is_packaged(tmp_path / "star-tiny") and place_of("star-tiny").name == "star-tiny" != str(place_of("star-tiny"))
+    assert not is_packaged(tmp_path / "star-tiny")
+    assert place_of("star-tiny").name == "star-tiny" != str(place_of("star-tiny"))
     assert str(place_of("./x")) == "x" and resolve("star-tiny")[0] == place_of("star-tiny")
     assert set(models_with(["C", "c"], "molecules")) >= {"molecules", "molecules-leads"}
     assert not models_with(["C", "§"], "molecules") and "star-tiny" not in models_with([], "molecules")
@@ -77,8 +78,8 @@ def test_what_a_model_was_trained_for():
     statement = dict(places=dict(inside=1200, end=3), gaps={"1": 9, "2": 4}, lengths=[2, 1500], counted=1203, given=7,
                      classes={}, features={}, unseen=[])
     assert describe_training({}) == ""
-    line = ("trained for: a gap inside 1,200, a prefix 3, 2 gaps 4, of 1,203 training sequences counted; 2 to 1,500 tokens, "
-            "at most 7 of them given\n")
+    line = ("trained for: a gap inside 1,200, a prefix 3, 2 gaps 4, of 1,203 training sequences counted; "
+            "2 to 1,500 tokens, at most 7 of them given\n")
     assert describe_training(statement) == line
     more = statement | dict(classes=dict(low=0, high=5), features=dict(isotopes=2), unseen=[str(i) for i in range(50)])
     assert describe_training(more) == (line + "classes in training: low 0, high 5\nfeatures in training: isotopes 2\n"

@@ -1,4 +1,4 @@
-"Tokenizers of subwords: cut and joined texts, and files that are none."
+"Tokenizers of subwords: cut and joined texts, and files that hold no tokenizer."
 import pytest
 
 from loflexmdm.support.tokenizers import read_tokenizer, subwords, train_subwords
@@ -12,7 +12,8 @@ def test_subwords_come_from_merges():
     assert len(merges.split("\n")) == 4 and train_subwords(TEXTS, 256) == ""
     with pytest.raises(ValueError, match="size=255: must be at least 256"): train_subwords(TEXTS, 255)
     made = subwords(merges)
-    assert len(made.tokens) == 260 and made.tokens[256:] == tuple("".join(line.split(" ")) for line in merges.split("\n"))
+    assert len(made.tokens) == 260
+    assert made.tokens[256:] == tuple("".join(line.split(" ")) for line in merges.split("\n"))
     assert list(made.tokens[:256]) == sorted(made.tokens[:256])
     for text in ("lower é\n", " new", "<s>"): assert made.join(made.cut(text)) == text
     assert len(made.cut("lowest")) < 6 and len(subwords("").cut("lowest")) == 6

@@ -49,7 +49,8 @@ ROWS = [{"a": 1, "b": [1, "x"]}, {"c": {"k": "é"}, "a": None}]
 
 def test_cells_of_rows():
     assert columns_of(ROWS) == ["a", "b", "c"]
-    assert flat_cells(ROWS[0], ["a", "b", "c"]) == [1, "1 x", ""] and flat_cells(ROWS[1], ["c", "a"]) == ['{"k": "é"}', ""]
+    assert flat_cells(ROWS[0], ["a", "b", "c"]) == [1, "1 x", ""]
+    assert flat_cells(ROWS[1], ["c", "a"]) == ['{"k": "é"}', ""]
     assert TABLE_WRITERS[".csv"](ROWS).decode() == 'a,b,c\n1,1 x,\n,,"{""k"": ""é""}"\n'
     assert TABLE_WRITERS[".tsv"](ROWS[:1]).decode() == "a\tb\n1\t1 x\n"
     assert TABLE_WRITERS[".jsonl"](ROWS[1:]).decode() == '{"c": {"k": "é"}, "a": null}\n'
@@ -68,9 +69,11 @@ def test_changes_are_counted_and_said():
 def test_columns_of_parquet_have_one_type():
     pytest.importorskip("pyarrow")
     assert _arrow_column([1, "", None, 2]).to_pylist() == [1, None, None, 2]
-    assert _arrow_column(["a", "", None]).to_pylist() == ["a", "", None] and _arrow_column(["", None]).to_pylist() == ["", None]
+    assert _arrow_column(["a", "", None]).to_pylist() == ["a", "", None]
+    assert _arrow_column(["", None]).to_pylist() == ["", None]
     assert _arrow_column([1, "a", None]).to_pylist() == ["1", "a", None]
-    assert _arrow_column([2**70, 1]).to_pylist() == [str(2**70), "1"] and _arrow_column([[1], "a"]).to_pylist() == ["1", "a"]
+    assert _arrow_column([2**70, 1]).to_pylist() == [str(2**70), "1"]
+    assert _arrow_column([[1], "a"]).to_pylist() == ["1", "a"]
 
 
 def test_workbooks_keep_texts_and_large_numbers():

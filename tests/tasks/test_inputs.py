@@ -25,7 +25,8 @@ def test_files_of_prompts(tmp_path):
     task = BracketsTask()
     (tmp_path / "a.txt").write_text("()\n"), (tmp_path / "a.csv").write_text("Title,prompt\none,()\n,[\nthree,\n")
     assert task.inputs.prompts(tmp_path / "a.txt") is None
-    with pytest.raises(ValueError, match="column='x'.*not a table of prompts"): task.inputs.prompts(tmp_path / "a.txt", "x")
+    with pytest.raises(ValueError, match="column='x'.*not a table of prompts"): task.inputs.prompts(tmp_path / "a.txt",
+        "x")
     rows = list(task.inputs.name_rows(task.inputs.prompts(tmp_path / "a.csv")))
     assert rows[:2] == [InputRow(2, "()", cells=dict(name="one")), InputRow(3, "[", cells=dict(name=""))]
     assert isinstance(rows[2], LeftOut) and len(rows) == 3

@@ -203,7 +203,8 @@ def test_orders_from_the_junction():
     falls = [float((math.log(10) - v) / math.log(100) * 3) for v in moments]
     assert falls == pytest.approx([2, 3, 1, 0], abs=1e-5)
     without = answer_of([9, 5, 9, 7], [5, 7, 6])
-    assert [round(3 * v) / 3 for v in junction_last(without, 1.0, .01)[0, 5:].log10().tolist()] == pytest.approx([-2, -1, 0])
+    assert [round(3 * v) / 3 for v in junction_last(without, 1.0, .01)[0, 5:].log10().tolist()] == pytest.approx([-2,
+        -1, 0])
     assert to_junction(without, 1.0, .01)[0, 5:].log10().tolist() == pytest.approx([-2, 0, 0], abs=1e-5)
 
 

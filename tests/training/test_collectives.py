@@ -128,7 +128,8 @@ def test_settings_that_must_agree(together):
     assert not {"train.workers", "train.start_from"} & settings.keys()
     assert {"model.weights", "model.vocabulary"} <= settings.keys()
     assert settings == flat(run_settings(Run(lr=.5, workers=2))) != flat(run_settings(Run(lr=.4)))
-    assert setting_differences([dict(a=1, b=2), dict(a=1, b=2), dict(a=1, b=3)]) == ["b (2 in process 0, 3 in process 2)"]
+    assert setting_differences([dict(a=1, b=2), dict(a=1, b=2),
+        dict(a=1, b=3)]) == ["b (2 in process 0, 3 in process 2)"]
     assert setting_differences([dict(a=1), dict(b=1)]) == [
         "a (1 in process 0, None in process 1)", "b (None in process 0, 1 in process 1)"]
     assert flat(3, "x") == dict(x=3) and flat(dict(a=dict(b=1), c=2)) == {"a.b": 1, "c": 2}

@@ -289,7 +289,8 @@ def test_own_time_is_never_more_than_that_of_the_clock(monkeypatch):
 
 
 @pytest.mark.parametrize("given, seconds, size", [
-    (5, {5: 9.0}, 5), (None, {4: 9.0}, 4), (None, {4: .1, 8: .2}, 8), (None, {4: .1, 8: .11, 16: .12, 32: .16, 64: .3}, 32),
+    (5, {5: 9.0}, 5), (None, {4: 9.0}, 4), (None, {4: .1, 8: .2}, 8),
+    (None, {4: .1, 8: .11, 16: .12, 32: .16, 64: .3}, 32),
     (None, {4: .1, 8: .11, 16: .12, 32: .169}, 16), (None, {4 * 2**k: .01 for k in range(7)}, 128),
 ])
 def test_a_batch_is_doubled_while_there_are_steps_enough_and_it_is_cheap(monkeypatch, given, seconds, size):
