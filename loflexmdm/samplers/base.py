@@ -63,7 +63,7 @@ class Choices:
     """Choice of tokens and positions, which every sampler inherits.
 
     ValueError for a temperature or top_p out of range, an unknown confidence, or a softness or window without one."""
-    window_ratio: ClassVar[float | None] = None  # leftmost candidates per unmasked mask, a field of some samplers
+    window_ratio = None  # leftmost candidates per unmasked mask; not a field here, but of some samplers
     temperature: float = 1.0  # temperature of the token distribution
     top_p: float = 1.0              # nucleus mass
     confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate

@@ -266,6 +266,12 @@ def test_a_changed_sampler_keeps_its_other_choices():
     assert pickle.loads(pickle.dumps(sampler)) == sampler
 
 
+def test_choices_come_first_in_the_order_of_fields():
+    "A sampler's repr is in the files of its samples."
+    assert [f.name for f in fields(TauLeaping)][-4:] == ["steps", "grid", "hold", "window_ratio"]
+    assert repr(TauLeaping()).startswith("TauLeaping(temperature=1.0, top_p=1.0, confidence=None")
+
+
 def test_simulate_checks_seeds_and_clock():
     with pytest.raises(ValueError, match="seeds"): simulate(pushy, prompts(), TauLeaping(), [1], LIMITS)
     for tau_max in (0.0, math.inf, math.nan):
