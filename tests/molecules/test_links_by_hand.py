@@ -14,6 +14,7 @@ from loflexmdm.molecules.links import Link, LinkReader, Refusals, by_size, grown
 from loflexmdm.molecules.rules import Linker, RingSize, Smarts, SmilesReader, Sound, ValidSmiles
 from loflexmdm.process.rules import parse_rule
 from loflexmdm.process.states import Vocabulary
+from loflexmdm.samplers import EventByEvent
 from loflexmdm.support.random_numbers import seed_of_try
 
 module = importlib.import_module("loflexmdm.molecules.links")
@@ -236,3 +237,21 @@ def test_a_reader_of_smiles():
     assert reader.after("C", "(") == "C(" and reader.after("C", ")") is None
     assert reader.may_follow("C(", ["C", ")", "="]) == [True, False, True]
     assert reader.ends("CC") and not reader.ends("C(") and not reader.ends("")
+
+
+def test_linkers_are_inserted_between_the_forms_of_the_ends(monkeypatch):
+    "Those that are not as requested are None; charges that protons make up for are taken off."
+    texts = ["c1ccc(CCN2CCOCC2)cc1", "c1ccc(CN2CCOCC2)cc1", "c1ccc(", "c1ccc(CC[NH+]2CCOCC2)cc1"]
+    protonated = "*c1ccccc1.*[NH+]1CCOCC1"
+    prompts, asked = [(ENDS, ["one"]), (ENDS, ["two"]), (ENDS, ["three"]), (protonated, ["four"])], []
+    vocabulary = SimpleNamespace(tokens=VOCABULARY.tokens)
+    method = SimpleNamespace(sampler=lambda: EventByEvent())
+
+    def sample(prompts, sampler, seed):
+        asked.append((prompts, seed, sampler.logits_hook is not None))
+        return SimpleNamespace(texts=texts)
+    monkeypatch.setattr(module, "GapReader", lambda reader, vocabulary: reader)
+    model = SimpleNamespace(vocabulary=vocabulary, method=method, sample=sample)
+    found = module._fill(model, Linker(ENDS, (2, 2)), prompts, 5)
+    assert found == ["[1*]CC[2*]", None, None, "[1*]CC[2*]"]
+    assert asked == [([["one"], ["two"], ["three"], ["four"]], 5, True)]

@@ -142,3 +142,17 @@ def test_samples_are_sound_by_the_rule_and_reasons_are_named(prompt, settings):
 def test_edits_are_sound_by_the_rule():
     found = load("lead-edits").edit("CC(=O)Nc1ccc(O)cc1", n=12, seed=0, rule="sound")
     assert len(found) == 12 and not any(objection(Chem.MolFromSmiles(s)) for s in found.smiles)
+
+
+def test_half_a_molecule_is_added_to_both_numbers():
+    "An environment without a molecule is unusual where some are expected, and usual where hardly one is."
+    counts = {Environment("CH3r0", ("-C",)): 400, Environment("CH2r0", ("-C", "-C")): 100,
+        Environment("CH2r0", ("-C", "-O")): 3,
+              Environment("OH1r0", ("-C",)): 3}
+    table = Table(counts, 100)
+    rare = Environment("CH2r0", ("-O", "-O"))
+    share = 3 / 206
+    assert table.expected_count(rare) == pytest.approx(103 * share ** 2)
+    assert not table.is_unusual(rare), ".5 over .52"
+    table.counts = counts | {rare: 0}
+    assert table.is_unusual(Environment("CH2r0", ("-N", "-O"))), "a neighbour that was never seen"

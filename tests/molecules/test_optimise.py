@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rdkit import Chem
 
-from loflexmdm.molecules.verbs.optimize import lead_name, progress_printer, read_leads
+from loflexmdm.molecules.verbs.optimize import lead_name, progress_printer, read_leads, unsound_note
 from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, PerScaffold, RandomSearch, Regrow
 from loflexmdm.molecules.optimise import ScaffoldFilter, Screened, murcko, substructure
 from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossover, join_parts, mutate
@@ -393,3 +393,11 @@ def test_a_lead_has_its_name_or_the_number_of_its_record():
     named = SimpleNamespace(cell=dict(name="aspirin").get, number=7)
     assert lead_name(named, SimpleNamespace(name="name")) == "aspirin"
     assert lead_name(named, SimpleNamespace(name="id")) == "record 7"
+
+
+def test_leads_that_would_be_left_out_are_said():
+    options = lambda sound: SimpleNamespace(sound=sound, sa_limit=4.5)
+    odd, fine = "C1CC2CC12OO", "CCO"
+    assert unsound_note([odd, fine], options(False)) == unsound_note([fine], options(True)) == ""
+    assert unsound_note([odd, fine, odd],
+        options(True)).startswith("--start: scored, but as proposals left out unless --no-sound: 2 ")

@@ -116,3 +116,19 @@ def test_a_state_without_gradients_continues_with_them():
     kept = memory.tables.keys[0].clone()
     assert all(g.isfinite().all() for g in gradients(net, followed(net, order, tokens, memory, 1)))
     assert torch.equal(memory.tables.keys[0][..., :4], kept[..., :4])
+
+
+@pytest.mark.parametrize("query_blocks, number", [(0, 0), (1, 1), (2, 0)])
+def test_queries_begin_with_the_start_token_at_their_depth(monkeypatch, query_blocks, number):
+    "It is what the first block of queries is given, of the columns of the first prompt and then of the second."
+    given, real = [], order_causal.in_turn
+
+    def in_turn(net, block, h, *rest):
+        given.append(h.reshape(-1, 16))
+        return real(net, block, h, *rest)
+    monkeypatch.setattr(order_causal, "in_turn", in_turn)
+    net = network(query_blocks=query_blocks)
+    with torch.no_grad(): memory = net.read(PROMPTS)
+    assert len(given) == 2 and memory.start.shape == (2, 16)
+    torch.testing.assert_close(memory.start[0], given[number][0])
+    assert not torch.allclose(given[0][0], given[1][0])

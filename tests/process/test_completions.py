@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from loflexmdm.process.automata import Automaton, Completions, Writing
-from loflexmdm.process.rules import Prefixes, Requirement, Template, gap_ranges, split_ranges, with_ranges
+from loflexmdm.process.rules import Prefixes, Requirement, Template, gap_ranges, read_range, split_ranges, with_ranges
 from loflexmdm.process.states import BOS, MASK, PartialSequences, Vocabulary
 
 VOCABULARY = Vocabulary("ab")
@@ -153,3 +153,15 @@ def test_texts_of_pieces_differ_at_the_start():
     reader = SimpleNamespace(start="", after=lambda state, piece: state + piece)
     on, off = words.encode(["on", "off"])
     assert Prefixes(reader, words, Writing.of(words)).state((on, off, on)) == "on off on"
+
+
+@pytest.mark.parametrize("text, smallest, found", [
+    ("3-6", 0, (3, 6)), ("3-", 0, (3, None)), ("-6", 0, (0, 6)), ("-6", 1, (1, 6)), ("4", 0, (4, 4)),
+    ("3-3", 0, (3, 3)), ("0", 0, (0, 0)),
+    ("5-3", 0, None), ("0", 1, None), ("0-3", 1, None), ("-", 0, None), ("", 0, None), ("x", 0, None), ("3-x", 0, None),
+])
+def test_ranges_of_whole_numbers(text, smallest, found):
+    if found: assert read_range(text, "count", smallest) == found
+    else:
+        with pytest.raises(ValueError, match="count .*: not a range of whole numbers"): read_range(text, "count",
+            smallest)

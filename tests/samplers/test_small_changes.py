@@ -18,7 +18,7 @@ from loflexmdm.samplers.left_to_right import check_prefixes
 from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
 from loflexmdm.samplers.simulate import EditTrajectory, _Harvest
 from loflexmdm.samplers.state import advance
-from loflexmdm.samplers.tau_leaping import leaps, one_event, log_prob_within
+from loflexmdm.samplers.tau_leaping import leap, leaps, one_event, log_prob_within
 from loflexmdm.support.notebook import seeded
 
 pytestmark = pytest.mark.usefixtures("pico")
@@ -313,3 +313,17 @@ def test_settings_of_a_saved_model_reach_its_sampler():
     saved = dict(top_p=0.7)
     assert sampler_from(None, EventDriven(), saved=saved).top_p == 0.7
     assert sampler_from(None, EventDriven(), saved=saved, top_p=0.9).top_p == 0.9
+
+
+def test_a_leap_with_speeds_is_the_chance_that_any_token_is_shown():
+    "Token k of a mask is shown at speed s_k: the weight of k is p_k / s_k, and of a column without a mask nothing is."
+    logits, speed = randn(1, 2, 5), randn(1, 2, 5, seed=1).exp()
+    out = Intensities(unmask=torch.tensor([[2.0, 0.0]]).double(), logits=logits, speed=speed)
+    weight = (logits[0, 0].exp() / speed[0, 0])
+    expected = (weight * (1 - torch.exp(-0.7 * speed[0, 0]))).sum() / weight.sum()
+    chance, found = leap(out, torch.tensor([[0.7]]).double())
+    assert chance[0].tolist() == pytest.approx([expected.item(), 0.0]) and found.speed is None
+    assert leap(out, torch.tensor([[0.0]]).double())[0][0].tolist() == pytest.approx([1.0, 0.0])
+    plain = out._replace(speed=None)
+    chance, same = leap(plain, torch.tensor([[0.7]]).double())
+    assert chance[0].tolist() == pytest.approx([1 - math.exp(-1.4), 0.0]) and same is plain

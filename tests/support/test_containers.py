@@ -275,3 +275,14 @@ def test_cells_of_a_parquet_count_for_sixteen_bytes_each(tmp_path, monkeypatch, 
         with pytest.raises(ValueError): packed_tables.parquet_columns(path)
     monkeypatch.setattr(packed_tables, "STRETCH", 400)
     assert len(packed_tables.parquet_columns(path)) == 10
+
+
+def test_a_formula_without_a_value_is_found_among_cells_that_are_empty(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in ([1, "=A1", 3], [2, 5, 6]): book.active.append(row)
+    book.save(path := tmp_path / "a.xlsx")
+    title = book.active.title
+    assert packed_tables.unsaved_formula(path, title, [(1, (1, None, 3))], 1) == "=A1"
+    assert packed_tables.unsaved_formula(path, title, [(1, (1, None, 3)), (2, (2, 5, 6))], 9) == "=A1"
+    assert packed_tables.unsaved_formula(path, title, [(1, (1, 7, 3))], 1) == ""

@@ -6,6 +6,7 @@ import random
 import shutil
 from collections import Counter
 from itertools import combinations, product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -381,5 +382,16 @@ def test_files_that_are_read_whole_are_limited_in_size(tmp_path, monkeypatch):
     monkeypatch.setenv("LOFLEXMDM_MAX_TEXT", "30")
     assert module.sequence_data(module.SequencesConfig(**settings)).lengths.total() == 10
     with gzip.open(tmp_path / "b.txt.gz", "wt") as f: f.write("ab\n" * 10)
-    with pytest.raises(ValueError, match="bytes of text"):
-        module.sequence_data(module.SequencesConfig(file=str(tmp_path / "b.txt.gz"), unit="characters"))
+    packed, size = dict(file=str(tmp_path / "b.txt.gz"), unit="characters"), (tmp_path / "b.txt.gz").stat().st_size
+    monkeypatch.setenv("LOFLEXMDM_MAX_TEXT", str(4 * size - 1))
+    with pytest.raises(ValueError, match="bytes of text"): module.sequence_data(module.SequencesConfig(**packed))
+    monkeypatch.setenv("LOFLEXMDM_MAX_TEXT", str(4 * size))
+    assert module.sequence_data(module.SequencesConfig(**packed)).lengths.total() == 10
+
+
+def test_marks_stand_as_they_are_among_texts_of_a_tokenizer(monkeypatch):
+    module = importlib.import_module("loflexmdm.tasks.sequences")
+    task = SequencesTask(SequencesConfig(unit="words"), sequences=["a b", "b c"])
+    monkeypatch.setattr(module, "tokenizer_of",
+        lambda config: SimpleNamespace(join=lambda tokens: "|".join(tokens).upper()))
+    assert task.text(["a", "b", "...", "c", "<mask>", "a"]) == "A|B...C<mask>A"

@@ -10,7 +10,7 @@ from loflexmdm.support.writers import write_texts
 from loflexmdm.tasks import sequences
 from loflexmdm.tasks.base import task_from
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask
-from loflexmdm.tasks.units import many_types
+from loflexmdm.tasks.units import many_types, usual_characters
 from loflexmdm.training.recipes import recipe_from
 
 TEXTS = [
@@ -147,3 +147,8 @@ def test_the_command_says_how_it_reads_a_prompt(tmp_path, capsys):
     assert len(rows) == 4 and rows[0]["text"].startswith("((") and rows[2]["text"].startswith("((...))")
     said = capsys.readouterr().err
     assert "prompts.txt: lines: 2 records, 2 kept" in said and "((<gap>))" in said
+
+
+def test_the_usual_length_is_that_of_nine_tenths():
+    texts = lambda n: ["x" * k for k in range(n, 0, -1)]
+    assert [usual_characters(texts(n)) for n in (1, 2, 10, 11, 21)] == [1, 1, 9, 10, 19]

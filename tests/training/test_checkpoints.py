@@ -18,6 +18,7 @@ from loflexmdm.process.states import Vocabulary
 from loflexmdm.support import atomic_files as files
 from loflexmdm.support.atomic_files import write_sealed
 from loflexmdm.support.readers import read_json
+from loflexmdm.training.checkpoints import set_moments
 from loflexmdm.training.checkpoints import _check_state, checkpoints, last_step, remove_run, run_lock, sweep, tidy
 from loflexmdm.training.optimisers import FREE_KEYS
 
@@ -287,3 +288,13 @@ def test_a_run_is_removed_and_nothing_else(tmp_path):
     thesis.unlink()
     remove_run(run)
     assert not run.exists()
+
+
+@pytest.mark.parametrize("group, moved", [({}, False), (dict(fused=True), True), (dict(capturable=True), True)])
+def test_steps_of_unfused_optimisers_stay_on_the_cpu(group, moved):
+    "On the device without numbers, in place of a GPU."
+    p = torch.zeros(2)
+    method = SimpleNamespace(device=torch.device("meta"), named_parameters=lambda: [("p", p)])
+    optimiser = SimpleNamespace(param_groups=[dict(params=[p]) | group], state={p: {}})
+    set_moments(method, [optimiser], {"p.step": torch.tensor(3.0), "p.exp_avg": torch.ones(2)})
+    assert optimiser.state[p]["step"].is_meta is moved and optimiser.state[p]["exp_avg"].is_meta
