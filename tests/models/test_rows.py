@@ -8,7 +8,7 @@ import torch
 from loflexmdm.models import rows as module
 from loflexmdm.models.generated import Generated, Source
 from loflexmdm.models.model import accepted_edits
-from loflexmdm.models.requests import EditRequest, SampleRequest
+from loflexmdm.models.requests import EditRequest, SampleRequest, TextPrompt
 from loflexmdm.models.row_files import check_row_file, row_formats, write_rows
 from loflexmdm.models.rows import Quota, Rows, Selection, bounds, check_rows, example_from, prompt_key, states_of
 from loflexmdm.models.rows import with_columns, with_figures
@@ -263,3 +263,12 @@ def test_how_many_sequences_a_request_draws():
     assert SampleRequest(valid=2).decide([once]).batch_size == 32
     with pytest.raises(ValueError, match="tries=3: only with valid or unique"): SampleRequest(n=2,
         tries=3).decide([often])
+
+
+def test_a_prompt_keeps_its_text_while_its_tokens_are_the_same():
+    prompt = TextPrompt(["a", ...], "a.")
+    assert prompt == ["a", ...] and prompt.text == "a."
+    prompt.append("b")
+    assert prompt.text is None
+    prompt.pop()
+    assert prompt.text == "a."
