@@ -299,7 +299,6 @@ class NextEvent(Proposal):
         logits, column = scores.double().cpu(), column.cpu().clamp(0, self.possible.columns - 1)
         logits[:, -1] = logits[:, -1].masked_fill(self.short, -torch.inf)
         p = only_end(nucleus(logits, 1.0, self.free.gap_temperature), self.room <= 0)
-        first = 0
         if self.chances is None: among = self.possible.gaps(self.room).double()
         else:
             # gaps that are hardly likely are judged once one is drawn; until then they count as the row does now
