@@ -83,3 +83,9 @@ def test_the_command_means_the_same_as_python():
 def test_the_command_refuses(argv, what):
     code, _, said = call(argv)
     assert code == 2 and what in said
+
+
+@pytest.mark.parametrize("text, allowed",
+[("CC", True), ("CC(", False), ("CC=", False), ("CCF", False), ("CC(C)", False)])
+def test_a_ring_opens_after_an_atom_that_has_a_bond_left(text, allowed):
+    assert Chain(symbols(text))._allows_ring("1") is allowed

@@ -12,6 +12,7 @@ from loflexmdm.molecules.data.matched_pairs import (
     match, piece_text, same_molecule, shift_rings, single_cuts, store_pairs, stored_pairs,
 )
 from loflexmdm.molecules import growth
+from loflexmdm.molecules.edit_task import _between
 from loflexmdm.molecules.growth import best_way
 
 SMILES = [Chem.CanonSmiles(s) for s in ("c1ccccc1CCO", "c1ccccc1CCN", "c1ccccc1CC", "CCCCCCC", "c1ccccc1CCCl")]
@@ -114,3 +115,12 @@ def test_the_best_spelling_is_the_first_if_it_is_good_enough():
     first, second = [enough - 1, 0, 5, 4, 3], [0, 99, 2, 4, 2]
     assert best_way([0, 1, 2, 3, 4], kept({0: first, 1: second})) == (0 if enough - 1 > 8 else 3)
     assert asked == [(1, trials, 0), (5, trials, 0), (growth.FINALISTS, 2 * trials, 1)]
+
+
+@pytest.mark.parametrize("smiles, inside, kept", [
+    ("C(O)N", {2}, "..O.."), ("C(O)N", {0, 2}, "C(O)."), ("C(O)N", {0, 4}, "C...N"), ("C=O", {0, 2}, "C=O"),
+    ("C=O", {0}, "C.."),
+])
+def test_what_stands_between_kept_atoms_is_kept(smiles, inside, kept):
+    found = _between(list(smiles), inside, {})
+    assert "".join(t if keep else "." for t, keep in zip(smiles, found)) == kept

@@ -183,3 +183,10 @@ def test_pairs_of_a_segment_are_a_share_of_the_smaller_one():
             assert _pair_counts("block", .29, torch.tensor([[100]]), torch.tensor([[100]])).tolist() == [[29]]
             assert _pair_counts("padded", .5, *sizes).tolist() == [[4, 2, 3]]
     finally: torch.set_default_dtype(before)
+
+
+def test_the_number_of_errors_is_uniform_between_its_limits():
+    x1 = words("abcdefgh").rows([0] * 900)
+    x0 = Corrupted(len(LETTERS), 1, 3, kinds=("delete",)).draw(x1, torch.Generator().manual_seed(0))
+    lost = (x1.lengths - x0.lengths).tolist()
+    assert set(lost) == {1, 2, 3} and all(abs(lost.count(k) - 300) < 4 * 200 ** .5 for k in (1, 2, 3))

@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from loflexmdm.process.intensities import TokenLaws
+from loflexmdm.process.intensities import Intensities, TokenLaws
 
 LOGITS = torch.arange(12.0).view(2, 3, 2)  # two rows of three columns
 WHERE = torch.tensor([[True, False, True], [False, True, False]])
@@ -67,3 +67,11 @@ def test_gradients_need_to_be_on_when_a_law_is_made_and_when_it_is_read(made, re
     weight = torch.ones((), requires_grad=True)
     with torch.set_grad_enabled(made): laws = TokenLaws(lambda known: weight * known, LOGITS)
     with torch.set_grad_enabled(read): assert laws.dense().requires_grad == (made and read)
+
+
+def test_rates_are_replaced_by_channel():
+    one, two, three = (torch.full((1, 2), float(k)) for k in (1, 2, 3))
+    out = Intensities(insert=one, others=dict(swap=one, turn=one)).with_rates(dict(insert=two, unmask=three, swap=two))
+    assert out.insert is two and out.unmask is three and out.others == dict(swap=two, turn=one)
+    assert out.rate("turn") is one and out.rate("unmask") is three and out.rate("none") is None
+    assert Intensities(insert=one).with_rates(dict(delete=two)).others is None

@@ -1,6 +1,7 @@
 "Orders of generation: known answers by hand, ties, undefined cases, agreement with scipy and with real generations."
 import math
 import random
+import warnings
 
 import pytest
 import torch
@@ -145,3 +146,10 @@ def test_figures_return_axes():
     assert plot_raster(Trajectory([], [0.0], [1.0]), ["a"]).get_ylabel() == "token"
     assert plot_raster(Trajectory([], [], [])) is not None
     plt.close("all")
+
+
+def test_one_sequence_has_no_error():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = order_correlation([[1.0, 2.0, 3.0]], [[0, 1, 2]])
+    assert found.mean == pytest.approx(1) and math.isnan(found.error) and found.n == 1

@@ -72,3 +72,9 @@ def test_results_of_a_rule_in_words():
     ends = "left out: 2 a, 1 b, 1 c, 1 d, 1 e, 1 f, 1 g, 1 h"
     assert str(RuleResult(11, 1, reasons=list("abcdefgha"))).endswith(ends)
     assert str(RuleResult(11, 1, reasons=list("abcdefghaij"))).endswith(ends + " and 2 other reasons")
+
+
+def test_the_estimate_with_the_smaller_error_for_its_size_counts():
+    both = RuleResult(8, 4, [.1, .3], [2.0, 2.0])
+    assert both.of_particles[1] < both.of_draws[1] and not both.disagrees
+    assert both.probability == both.of_draws, ".18 of .5 is less than .1 of .2"

@@ -8,7 +8,7 @@ from loflexmdm.cli.commands import main
 from loflexmdm.process.states import Vocabulary, gap_mark, is_gap
 from loflexmdm.support.writers import write_texts
 from loflexmdm.tasks import sequences
-from loflexmdm.tasks.base import task_from
+from loflexmdm.tasks.base import TaskData, task_from
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask
 from loflexmdm.tasks.units import many_types, usual_characters
 from loflexmdm.training.recipes import recipe_from
@@ -152,3 +152,7 @@ def test_the_command_says_how_it_reads_a_prompt(tmp_path, capsys):
 def test_the_usual_length_is_that_of_nine_tenths():
     texts = lambda n: ["x" * k for k in range(n, 0, -1)]
     assert [usual_characters(texts(n)) for n in (1, 2, 10, 11, 21)] == [1, 1, 9, 10, 19]
+
+
+def test_the_longest_sequence_is_without_its_start_token():
+    assert type("Data", (TaskData,), dict(max_length=7))().longest == 6
