@@ -114,7 +114,7 @@ def test_every_setting_has_one_name_and_a_shared_key_is_refused(method):
 
 
 def test_first_values_of_a_model():
-    "A mixture unless an order is named, a slope for orders that are learned; states for fixed orders, parts for learned."
+    "A mixture unless an order is named, a slope for learned ones; states for fixed orders, parts for learned ones."
     first = lambda method, **model: recipes.first_model(method, model)
     plain, fixed = first("ordered-insertion"), first("ordered-insertion", order="left_to_right")
     assert (plain["order"], plain["orders"], plain["size"]) == ("mixture", 1, "nano") and "slope" not in plain
@@ -152,7 +152,8 @@ def test_a_trial_of_orders_ends_before_the_run():
     for steps in (100, 300):
         with pytest.raises(ValueError, match=f"trial=300: must be below steps={steps}.*at most 300"):
             recipes.with_trial(Mixture(), True, TrainConfig(steps=steps))
-    for other in (Mixture("fixed"), SimpleNamespace()): assert recipes.with_trial(other, True, TrainConfig(steps=9)) is other
+    for other in (Mixture("fixed"), SimpleNamespace()): assert recipes.with_trial(other, True,
+        TrainConfig(steps=9)) is other
     kept = Mixture()
     assert recipes.with_trial(kept, True, TrainConfig(steps=301)) is kept
     assert recipes.with_trial(kept, True, TrainConfig(steps=100, start_from="x")) is kept
