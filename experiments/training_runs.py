@@ -11,7 +11,7 @@ import torch
 from loflexmdm.methods.base import Method
 from loflexmdm.models.pretrained import load
 from loflexmdm.training.checkpoints import checkpoints
-from loflexmdm.training.recipes import TRIAL, recipe_from
+from loflexmdm.training.recipes import longest_trial, recipe_from
 from loflexmdm.training.trainer import Trainer
 from runs import ROOT
 
@@ -47,7 +47,7 @@ class Racer:
         self.trainer.config = replace(self.trainer.config, steps=steps, order_start=start)
         for method in (self.trainer.method, self.method):
             if getattr(method, "mixture", None) is not None:
-                method.mixture.trial = min(type(method.config).trial, int(TRIAL * steps))
+                method.mixture.trial = longest_trial(method.config, steps)
 
     @property
     def method(self) -> Method:

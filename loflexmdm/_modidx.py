@@ -7516,6 +7516,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                           'loflexmdm/training/recipes.py'),
                                             'loflexmdm.training.recipes.long_name': ( 'training/recipes.html#long_name',
                                                                                       'loflexmdm/training/recipes.py'),
+                                            'loflexmdm.training.recipes.longest_trial': ( 'training/recipes.html#longest_trial',
+                                                                                          'loflexmdm/training/recipes.py'),
                                             'loflexmdm.training.recipes.measured_steps': ( 'training/recipes.html#measured_steps',
                                                                                            'loflexmdm/training/recipes.py'),
                                             'loflexmdm.training.recipes.method_config': ( 'training/recipes.html#method_config',

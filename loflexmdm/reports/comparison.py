@@ -142,7 +142,7 @@ def train_run(recipe: Recipe, directory: Path, device: str | torch.device = "cpu
 
 
 def check_same_run(recipe: Recipe, directory: Path):
-    "Check that the run in a directory is of the recipe. ValueError otherwise."
+    "Raise ValueError unless the run in a directory is of the recipe."
     different = ", ".join(differences(recipe, read_run(directory)["recipe"]))
     if not different: return
     raise ValueError(f"{directory}: holds a run with different {different}; choose another directory, or remove it")

@@ -7,12 +7,12 @@ __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXE
            'FIRST_LEARNED', 'FIRST_TRAIN', 'FIRST_GENERATIONS', 'TRIAL', 'SMALL', 'SHORT', 'LONG', 'INSERTION',
            'ENTRANTS', 'RARE', 'FASTER', 'FURTHER', 'PRESETS', 'MOLECULES', 'SCHEMA', 'method_config', 'Recipe',
            'method_of', 'check_tables', 'configs_of', 'check_values', 'with_first_values', 'settings_in',
-           'trains_on_generations', 'first_model', 'limited_steps', 'with_trial', 'orders_drawn', 'recipe_from',
-           'is_small', 'entrants_for', 'entrant_tables', 'complete_tables', 'fill_in_method', 'inherit_settings',
-           'cost_of', 'with_precision', 'measured_steps', 'short_name', 'tables_with_key', 'is_shared', 'long_name',
-           'keys_of', 'shared_keys', 'override', 'with_method', 'path_settings', 'data_exists', 'with_absolute_paths',
-           'with_absolute_method', 'tables_like', 'presets', 'is_text_file', 'read_tables', 'tables_on_file',
-           'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
+           'trains_on_generations', 'first_model', 'limited_steps', 'longest_trial', 'with_trial', 'orders_drawn',
+           'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables', 'fill_in_method',
+           'inherit_settings', 'cost_of', 'with_precision', 'measured_steps', 'short_name', 'tables_with_key',
+           'is_shared', 'long_name', 'keys_of', 'shared_keys', 'override', 'with_method', 'path_settings',
+           'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets', 'is_text_file',
+           'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -57,7 +57,7 @@ TABLES = ("task", "model", "train")
 
 # %% ../../nbs/training/08_recipes.ipynb #ts9c84f7
 def method_config(model: Mapping) -> Any:
-    "Return the configuration of a method from a table `model` that names it. ValueError for a wrong setting."
+    "Return the configuration of a method from a table `model` that names it. A wrong setting raises ValueError."
     settings = {key: value for key, value in model.items() if key != "method"}
     return config_from(method_class(model["method"]).Config, settings, "model")
 
@@ -220,12 +220,17 @@ def limited_steps(train: TrainConfig, n: int, orders: int = 1) -> int:
 TRIAL = 0.5  # largest share of a run in which the components of a mixture of orders are tried, if left open
 
 
+def longest_trial(config, steps: int) -> int:
+    "Return the steps of the trial of a mixture in a run, if they are left open: those of its class, at most TRIAL of all."
+    return min(type(config).trial, int(TRIAL * steps))
+
+
 def with_trial(config, is_given: bool, train: TrainConfig):
     """Return the configuration of a model with a trial of its mixture of orders that ends before the run does.
 
     ValueError for one that is given and does not; a model that starts from another may have had its trial."""
     if getattr(config, "order", None) != "mixture" or train.start_from: return config
-    if not is_given: return replace(config, trial=min(config.trial, int(TRIAL * train.steps)))
+    if not is_given: return replace(config, trial=longest_trial(config, train.steps))
     if config.trial < train.steps: return config
     raise ValueError(f"trial={config.trial}: must be below steps={train.steps}, or no order is ever chosen; left open, "
                      f"it is {TRIAL:.0%} of the steps, at most {type(config).trial}")

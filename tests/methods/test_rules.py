@@ -66,6 +66,14 @@ def test_samplers_with_proposals_have_no_choice_that_they_ignore():
         assert proposal_of(sampler(logits_hook=hook), channels) is None
 
 
+def find_nothing(monkeypatch, note):
+    "Let particles find nothing; `note` is called with the seeds of each draw."
+    def nothing_found(network, rows, proposal, seeds, particles, record=False):
+        note(seeds)
+        return Chosen([None] * len(seeds), [0.0] * len(seeds), [1.0] * len(seeds), 1, 1)
+    monkeypatch.setattr(importlib.import_module("loflexmdm.methods.rules"), "draw_particles", nothing_found)
+
+
 def test_no_row_draws_again_what_another_row_drew(monkeypatch):
     "Neither free draws nor particles of rows whose seeds follow each other, as those of a loop do, share a seed."
     used, method = [], build("ar")
@@ -75,11 +83,7 @@ def test_no_row_draws_again_what_another_row_drew(monkeypatch):
         used.extend(seeds)
         return Samples([[]] * len(seeds), [[]] * len(seeds), 1, 1)
 
-    def nothing_found(network, rows, proposal, seeds, particles, record=False):
-        used.extend(seeds)
-        return Chosen([None] * len(seeds), [0.0] * len(seeds), [1.0] * len(seeds), 1, 1)
-
-    monkeypatch.setattr(importlib.import_module("loflexmdm.methods.rules"), "draw_particles", nothing_found)
+    find_nothing(monkeypatch, used.extend)
     limits = Limits(method.tau_max, 8, 0, method.channels, 8)
     rare = Requirement.of("contains:b", VOCABULARY)
     ruled = RuledDraw(method, method, method.default_sampler, limits, rare, free)
@@ -248,10 +252,7 @@ def test_rows_without_a_particle_are_drawn_again_up_to_a_limit(monkeypatch, part
     "A hundred particles in all, but at least four times."
     method, asked = build("ar"), []
 
-    def nothing_found(network, rows, proposal, seeds, particles, record=False):
-        asked.append(seeds)
-        return Chosen([None] * len(seeds), [0.0] * len(seeds), [1.0] * len(seeds), 1, 1)
-    monkeypatch.setattr(importlib.import_module("loflexmdm.methods.rules"), "draw_particles", nothing_found)
+    find_nothing(monkeypatch, asked.append)
     limits = Limits(method.tau_max, 8, 0, method.channels, 8)
     requirement = Requirement.of("contains:b", VOCABULARY)
     ruled = RuledDraw(method, method, method.default_sampler, limits, requirement, None)
