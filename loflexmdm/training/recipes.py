@@ -221,7 +221,7 @@ TRIAL = 0.5  # largest share of a run in which the components of a mixture of or
 
 
 def longest_trial(config, steps: int) -> int:
-    "Return the steps of the trial of a mixture in a run, if they are left open: those of its class, at most TRIAL of all."
+    "Return the steps of a mixture's trial if they are left open: those of its class, at most TRIAL of the run."
     return min(type(config).trial, int(TRIAL * steps))
 
 
