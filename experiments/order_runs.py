@@ -32,6 +32,7 @@ LR = 2e-3  # unless another was better for an entrant on a seed that is not repo
 ENTRANTS = dict(
     fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
     given_both=FIXED | dict(order="given", unmask="trainable"),  # decisions in that order too
+    found=LEARNED_BOTH | dict(given="backward"),  # from the order that a mixture of ordered insertion finds here
     fixed_clock=FIXED | dict(readings="clock"),
     published=LEARNED | dict(readings="clock", centre=False, regulariser=10.0),
     # the learned order with one thing changed
@@ -51,7 +52,7 @@ ENTRANTS = dict(
 )
 ALL_PLACES, WITHOUT_RATES = ("autoregressive", "masked"), ("insertion", "ilm", "ip", "did")
 ROWS = 64  # of the generator per step, for every entrant but one
-SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1),
+SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1), found=dict(order_lr_scale=0.1),
                 unmask_late=dict(order_lr_scale=0.1, order_start=8000),  # when half of the steps are over
                 unmask_wide=dict(order_lr_scale=0.1, batch_size=ROWS),  # as many sequences as the fixed order, twice
                 unmask_after=dict(order_lr_scale=0.1, order_start=500),

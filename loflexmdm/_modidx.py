@@ -4699,6 +4699,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                 'loflexmdm/process/orders_by_hand.py'),
                                                   'loflexmdm.process.orders_by_hand.by_slot': ( 'process/orders_by_hand.html#by_slot',
                                                                                                 'loflexmdm/process/orders_by_hand.py'),
+                                                  'loflexmdm.process.orders_by_hand.check_given': ( 'process/orders_by_hand.html#check_given',
+                                                                                                    'loflexmdm/process/orders_by_hand.py'),
                                                   'loflexmdm.process.orders_by_hand.checked_rates': ( 'process/orders_by_hand.html#checked_rates',
                                                                                                       'loflexmdm/process/orders_by_hand.py'),
                                                   'loflexmdm.process.orders_by_hand.forward_order': ( 'process/orders_by_hand.html#forward_order',

@@ -52,7 +52,7 @@ class LoFlexMDMConfig:
     delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # mass allowed near the ends (paper: 0.01, towards b = 1)
     proposal: Positive = 2.0  # c of the clock proposal
     max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
-    given: str = ""  # hand-written order, such as slots:7,0.6 or backward:8,0.3
+    given: str = ""  # hand-written order, such as slots:7,0.6: the order, or where learning starts
     readings: Literal["clock", "event"] = "clock"  # clock readings in training: clock | event (times of events)
     centre: bool = False  # learned rates without their common factor, per sequence
     plain: Fraction = 0.0  # share of rows at b = 1, for the token distribution only

@@ -47,7 +47,7 @@ def wait_terms(
 class OneEventConfig:
     "Configuration of a model, saved with its weights."
     order: Literal["learned", "fixed", "given"] = "learned"  # learned | fixed (b = 1) | given
-    given: str = ""  # hand-written order, such as slots:7,0.6
+    given: str = ""  # hand-written order, such as slots:7,0.6: the order, or where learning starts
     size: SizeName = "tiny"  # size of the generator
     order_size: SizeName = "tiny"  # size of the order model
     network: str = "transformer"  # kind of the generator's network: transformer, hugging_face or another by name

@@ -7,6 +7,7 @@ __all__ = ['OrderModel', 'ScheduleRegulariser', 'centre', 'check_order', 'LogRat
 
 # %% ../../nbs/methods/04_order_model.ipynb #67a3d1dd
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -19,7 +20,7 @@ from ..networks.base import Backbone
 from ..networks.build import build_backbone, check_network
 from ..networks.transformer import ScalarHead, bounded_rate
 from ..process.clocks import Kumaraswamy
-from ..process.orders_by_hand import order_named
+from ..process.orders_by_hand import check_given, order_named
 from ..process.states import PartialSequences
 from ..support.configs import Count, config
 from ..support.random_numbers import reduce_min
@@ -30,12 +31,17 @@ class OrderModel(nn.Module):
     """Auxiliary network phi of the generation order. It maps clean sequence and prompt to rates (b_in, b_um), two
     (batch, length) tensors.
 
-    They lie in [1/b_range, b_range], with `centre` without their common mode. It never sees time: a rate that
-    depends on t would break the forward equation."""
-    def __init__(self, backbone: Backbone, b_range: float = 10.0, centre: bool = False):
+    They lie in [1/b_range, b_range], with `centre` without their common mode. Before training they are 1, or nearly
+    those of `start`, an order by hand that maps clean sequences to rates. It never sees time: a rate that depends on t
+    would break the forward equation."""
+    def __init__(
+        self, backbone: Backbone, b_range: float = 10.0, centre: bool = False,
+        start: Callable[[PartialSequences], Float[Tensor, "batch length"]] | None = None,
+    ):
         super().__init__()
         self.b_range = b_range
         self.centre = centre
+        self.start = start
         self.cond = nn.Parameter(torch.randn(backbone.cond) * 0.5)
         self.insert = ScalarHead(backbone.width)
         self.unmask = ScalarHead(backbone.width)
@@ -47,6 +53,7 @@ class OrderModel(nn.Module):
     ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
         h = backbone(x1, self.cond[None])
         raws = self.insert(h), self.unmask(h)
+        if self.start is not None: raws = tuple(raw + self.start(x1).log() for raw in raws)
         if self.centre: raws = (centre(raw, x1.free) for raw in raws)
         b_in, b_um = (bounded_rate(raw, self.b_range) for raw in raws)
         return b_in, b_um
@@ -125,9 +132,7 @@ def centre(raw: Float[Tensor, "batch length"], free: Bool[Tensor, "batch length"
 def check_order(config):
     "Check a configuration's order. ValueError for networks that do not exist or fields that contradict each other."
     for prefix in ("", "order_"): check_network(config, prefix)
-    if (config.order == "given") != bool(config.given):
-        raise ValueError(f"given={config.given!r}: names the order if order is 'given', and is empty otherwise")
-    if config.given: order_named(config.given)
+    check_given(config.order, config.given)
     if config.states < 2 and config.order == "learned":
         raise ValueError(f"states={config.states}: a learned order needs at least 2")
 
@@ -165,14 +170,15 @@ class Ordered:
         return super().first_config(**given | settings)
 
     def build_order(self, outcomes: int, shared: bool = False):
-        """Build the order of the config. It is a hand-written rule, or an order model with its own backbone for
-        `outcomes` tokens, or on the generator's if `shared`."""
-        self.given_order = order_named(self.config.given) if self.config.given else None
-        self.order_backbone = self.order = None
+        """Build the order of the config. It is a hand-written rule, or an order model, which may start from one, with
+        its own backbone for `outcomes` tokens, or on the generator's if `shared`."""
+        by_hand = order_named(self.config.given) if self.config.given else None
+        self.given_order = self.order_backbone = self.order = None
+        if self.config.order == "given": self.given_order = by_hand
         if self.config.order == "learned":
             if not shared: self.order_backbone = build_backbone(self, outcomes, "order_")
             backbone = self.order_backbone or self.backbone
-            self.order = OrderModel(backbone, self.config.b_range, self.config.centre)
+            self.order = OrderModel(backbone, self.config.b_range, self.config.centre, by_hand)
         self.regulariser = ScheduleRegulariser.of(self.config)
         self.register_buffer("slowest", torch.ones(()))
 

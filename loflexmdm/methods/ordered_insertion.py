@@ -27,7 +27,7 @@ from ..networks.order_causal import DecodingCache, EventLogits, Memory, OrderCau
 from ..networks.transformer import TILE, SizeName, Transformer, size_named, token_head
 from ..process.intensities import log_probs_at
 from ..process.matching import LossTerms, advantages
-from ..process.orders_by_hand import free_ranks, order_named
+from ..process.orders_by_hand import check_given, free_ranks, order_named
 from ..process.plackett_luce import CERTAIN, draw_order, in_order, left_first, log_alike
 from ..process.plackett_luce import mixed_log_probs, place_scores, runs_of, step_log_probs, tie_runs
 from ..process.states import CLEAN, DROPPED, PAD, PartialSequences, Vocabulary, contract
@@ -62,10 +62,7 @@ class OrderedInsertionConfig:
     max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
 
     def __post_init__(self):
-        if self.order == "given" and not self.given:
-            raise ValueError("given='': must name the order if order is 'given', such as forward or backward:8,0.5")
-        if self.given and self.order not in ("given", "learned"):
-            raise ValueError(f"given={self.given!r}: must be empty if order is {self.order!r}")
+        check_given(self.order, self.given)
         if self.given and self.slope: raise ValueError(f"slope={self.slope}: must be 0 where `given` is the start")
         if not math.isfinite(self.slope): raise ValueError(f"slope={self.slope}: must be finite")
         if self.learns and self.orders < 2:

@@ -5,7 +5,7 @@ before learning one."""
 
 # %% auto #0
 __all__ = ['OrderFn', 'GIVEN_ORDERS', 'given_order', 'free_ranks', 'by_slot', 'forward_order', 'backward_order', 'by_kind',
-           'order_named', 'checked_rates']
+           'order_named', 'check_given', 'checked_rates']
 
 # %% ../../nbs/process/12_orders_by_hand.ipynb #add11c39
 import math
@@ -80,6 +80,17 @@ def order_named(text: str) -> Callable[[PartialSequences], Float[Tensor, "batch 
     fn = GIVEN_ORDERS[name]
     numbers = [_positive(word, text) for word in rest.split(",")] if colon else []
     return partial(checked_rates, fn, numbers=numbers, text=text)
+
+
+def check_given(order: str, given: str):
+    """Check the `given` of a configuration, the order itself or where a learned one starts, against its `order`.
+
+    ValueError if one asks for what the other excludes, or for a text that names no order."""
+    if order == "given" and not given:
+        raise ValueError("given='': must name the order if order is 'given', such as forward or backward:8,0.5")
+    if given and order not in ("given", "learned"):
+        raise ValueError(f"given={given!r}: must be empty if order is {order!r}")
+    if given: order_named(given)
 
 
 def _positive(word: str, text: str) -> float:

@@ -1,8 +1,13 @@
 """Orders set by hand: their rates, how they are written, and how they are refused."""
+import math
+from dataclasses import fields
+
 import pytest
 import torch
+from registered import ALL_METHODS
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.order_model import Ordered
 from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.orders_by_hand import GIVEN_ORDERS, given_order, order_named
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
@@ -52,6 +57,33 @@ def test_saved_with_the_model(tmp_path):
     assert float(model.slowest) < 1  # generation lasts until the slowest position has come
 
 
-@pytest.mark.parametrize("wrong", [dict(order="given"), dict(given="slots:7"), dict(order="given", given="slots:0")])
+BY_RATES = sorted(
+    name for name, cls in ALL_METHODS.items()
+    if issubclass(cls, Ordered) and "given" in {field.name for field in fields(cls.Config)}
+)
+
+
+def insertion_rates(method):
+    "Rates of the free positions: of insertion, for a method that has others too."
+    found = method.schedule(X1)
+    return (found[0] if isinstance(found, tuple) else found)[X1.free]
+
+
+@pytest.mark.parametrize("name", BY_RATES)
+def test_a_learned_order_starts_at_one_by_hand(name, tmp_path):
+    cls = ALL_METHODS[name]
+    model = cls(VOCABULARY, cls.first_config(order="learned", given="backward:2,0.5"))
+    assert model.given_order is None and model.order_parameters
+    start = 10 ** math.tanh(math.log10(2))
+    torch.testing.assert_close(insertion_rates(model), torch.tensor([1 / start, 1, start, 1 / start]))
+    insertion_rates(model)[0].backward()
+    assert model.order.insert.out.bias.grad.abs() > 0
+    save_method(model, tmp_path / "m")
+    torch.testing.assert_close(insertion_rates(load_method(tmp_path / "m")), insertion_rates(model))
+
+
+@pytest.mark.parametrize("wrong", [
+    dict(order="given"), dict(order="fixed", given="slots:7"), dict(order="given", given="slots:0"),
+])
 def test_settings_that_do_not_fit(wrong):
     with pytest.raises(ValueError, match="given="): LoFlexMDMConfig(**wrong)
