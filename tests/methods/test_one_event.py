@@ -183,9 +183,10 @@ def test_given_and_fixed_orders_have_no_order_model():
 
 
 @pytest.mark.parametrize("options, message", [
-    (dict(states=1), "states=1: a learned order needs at least 2"),
-    (dict(order="fixed", given="forward"), "given='forward': must be"), (dict(order="given"), "given='': must name the order"),
-    (dict(order="given", given="sideways"), "sideways"), (dict(size="huge"), "size='huge'"), (dict(order_network="mlp"), "order_network='mlp'"),
+    (dict(states=1), "states=1: a learned order needs at least 2"), (dict(size="huge"), "size='huge'"),
+    (dict(order="fixed", given="forward"), "given='forward': must be empty if order is 'fixed'"),
+    (dict(order="given"), "given='': must name the order"), (dict(order="given", given="sideways"), "sideways"),
+    (dict(order_network="mlp"), "order_network='mlp'"),
 ])
 def test_refused_settings(options, message):
     with pytest.raises(ValueError, match=message): OneEventConfig(**options)
