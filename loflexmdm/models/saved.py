@@ -31,7 +31,8 @@ from ..support.configs import config_from
 from ..support.limits import clip
 from ..support.readers import is_file, read_json
 from ..support.registries import METHODS
-from ..support.saved_files import CONFIG_FILE, DTYPES, FORMAT, MODEL_FILES, WEIGHTS_FILE, read_config
+from ..support.saved_files import CONFIG_FILE, DTYPES, FORMAT, MODEL_FILES, TOKENIZER_FILE
+from ..support.saved_files import WEIGHTS_FILE, read_config
 
 # %% ../../nbs/models/01_saved.ipynb #7f8d17af
 def is_finite(value: Tensor, infinite: bool = False) -> bool:
@@ -121,18 +122,20 @@ def write_model(
     texts: Mapping[str, str] | None = None,
     check: Callable[[Path], object] | None = None,
 ):
-    """Write weights files, text files and config.json into a directory. It is made if needed.
+    """Write weights files, text files, a copy of the tokenizer's file and config.json into a directory. It is made if
+    needed.
 
     `check` may refuse its present files."""
     from loflexmdm import __version__
     path = Path(directory)
+    task, tokenizer = _with_own_tokenizer(method.task)
     meta = dict(
         format=FORMAT,
         method=method.name,
         version=__version__,
         vocabulary=list(method.vocabulary.tokens[3:]),
         config=asdict(method.config),
-        task=method.task,
+        task=task,
     )
     if method.sampling: meta["sampling"] = dict(method.sampling)
     if method.trained_for: meta["trained_for"] = dict(method.trained_for)
@@ -142,11 +145,22 @@ def write_model(
     # an existing model's files are replaced together, a new one's appear together
     files: dict[str, Write] = {name: partial(save_tensors, tensors) for name, tensors in weights.items()}
     files |= {name: partial(_write_text, text) for name, text in (texts or {}).items()}
+    if tokenizer is not None: files[TOKENIZER_FILE] = partial(_write_bytes, tokenizer)
     if path.exists(): return replace_files(path, CONFIG_FILE, meta, files, check)
     with atomic_directory(path, replace=False) as d: replace_files(d, CONFIG_FILE, meta, files)
 
 
+def _with_own_tokenizer(task: dict | None) -> tuple[dict | None, bytes | None]:
+    "Return the settings of a task with the name of a copy of its tokenizer's file, and the contents of that file."
+    name = (task or {}).get("tokenizer")
+    if not name: return task, None
+    if is_file(name): return task | dict(tokenizer=TOKENIZER_FILE), Path(name).read_bytes()
+    notice(name, "no such file, so the model is saved without its tokenizer and asks for it at this path")
+    return task, None
+
+
 def _write_text(text: str, path: Path): path.write_text(text, encoding="utf-8")
+def _write_bytes(content: bytes, path: Path): path.write_bytes(content)
 
 # %% ../../nbs/models/01_saved.ipynb #8847335d
 _noticed: set[str] = set()  # files without a digest, already warned about
@@ -183,13 +197,22 @@ def read_model(directory: str | os.PathLike, weights: str = WEIGHTS_FILE) -> tup
         written = _file_stamp(directory)
         meta = read_config(directory)
         digest = read_digests(meta).get(weights)
-        try: tensors = read_tensors(path, digest)
+        try:
+            tensors = read_tensors(path, digest)
+            _check_tokenizer(meta, directory)
         except (ValueError, OSError):
             # a writer may have been between two renames; the content may be that of an earlier turn, so the file counts
             same = _file_stamp(directory) == written
             if attempt == 19 or attempt > 2 and same: raise
         else: break
     return meta, tensors
+
+
+def _check_tokenizer(meta: Mapping, directory: str | os.PathLike):
+    "Check the copy of a tokenizer's file. ValueError unless it is the file that was saved with the model."
+    digest = read_digests(meta).get(TOKENIZER_FILE)
+    if digest is None: return
+    with intact(Path(directory) / TOKENIZER_FILE, digest): pass
 
 
 def _file_stamp(directory: str | os.PathLike) -> tuple[int, int] | None:
@@ -362,7 +385,7 @@ def save_method(
     path = Path(directory)
     texts = {name.replace("_", ".", 1): text for name, text in extra_files.items()}
     for name in texts:
-        if Path(name).name != name or name in MODEL_FILES[:3]: raise ValueError(f"{name}: no name for a text file")
+        if Path(name).name != name or name in MODEL_FILES[:-1]: raise ValueError(f"{name}: no name for a text file")
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path}: a file has this name; a directory is needed")
 

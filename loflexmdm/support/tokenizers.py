@@ -41,7 +41,7 @@ def read_tokenizer(path: str | os.PathLike) -> TextTokenizer:
 
     ImportError without the package tokenizers, FileNotFoundError; ValueError for another file."""
     if not is_file(place := Path(path)):
-        raise FileNotFoundError(f"tokenizer={str(path)!r}: no such file; a saved model asks for it at the same path")
+        raise FileNotFoundError(f"tokenizer={str(path)!r}: no such file")
     found = place.stat()
     return _read(str(place.absolute()), (found.st_mtime_ns, found.st_size))
 

@@ -2,6 +2,7 @@
 import gzip
 import importlib
 import json
+import os
 import random
 import shutil
 from collections import Counter
@@ -229,10 +230,40 @@ def test_a_tokenizer_gives_vocabulary_prompts_and_texts(tokenizer):
     with pytest.raises(ValueError, match="leave unit out"): SequencesConfig(tokenizer=tokenizer, unit="characters")
 
 
-def test_a_tokenizer_that_was_moved_is_asked_for_at_its_path(tokenizer, tmp_path):
-    shutil.move(tokenizer, tmp_path / "moved.json")
-    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json': no such file; .* at the same path"):
+def saved_with_a_tokenizer(tokenizer, directory):
+    "Save an untrained model whose texts are cut by a tokenizer file."
+    task = SequencesTask(SequencesConfig(tokenizer=tokenizer), [w + " " + w for w in WORDS])
+    cls = method_class("ordered-insertion")
+    return save_method(cls(task.vocabulary, cls.first_config(), task.as_dict()), directory)
+
+
+def test_a_saved_model_takes_its_tokenizer_along(tokenizer, tmp_path):
+    saved_with_a_tokenizer(tokenizer, tmp_path / "first")
+    os.remove(tokenizer)
+    shutil.move(tmp_path / "first", tmp_path / "moved")
+    model = loflexmdm.load(tmp_path / "moved")
+    assert model.task.text(model.task.prompt(WORDS[0])) == WORDS[0]
+
+    # saved again, over itself and elsewhere, from another working directory
+    for place in ("moved", "second"): loflexmdm.load(tmp_path / "moved").save(tmp_path / place)
+    assert (tmp_path / "second" / "tokenizer.json").read_bytes() == (tmp_path / "moved" / "tokenizer.json").read_bytes()
+    assert json.loads((tmp_path / "second" / "config.json").read_text())["task"]["tokenizer"] == "tokenizer.json"
+    with open(tmp_path / "second" / "tokenizer.json", "a") as f: f.write(" ")
+    with pytest.raises(ValueError, match=r"second/tokenizer\.json: damaged"): loflexmdm.load(tmp_path / "second")
+    os.remove(tmp_path / "second" / "tokenizer.json")
+    with pytest.raises(FileNotFoundError, match=r"second/tokenizer\.json: no such file"): loflexmdm.load(tmp_path / "second")
+
+
+def test_a_tokenizer_that_is_gone_is_missed(tokenizer, tmp_path):
+    os.rename(tokenizer, tmp_path / "elsewhere.json")
+    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json': no such file"):
         SequencesTask(SequencesConfig(tokenizer=tokenizer), WORDS)
+    os.rename(tmp_path / "elsewhere.json", tokenizer)
+    saved = saved_with_a_tokenizer(tokenizer, tmp_path / "m")
+    os.remove(tokenizer)
+    method = loflexmdm.load(saved).method
+    method.task["tokenizer"] = tokenizer
+    with pytest.warns(UserWarning, match="saved without its tokenizer"): save_method(method, tmp_path / "without")
 
 
 @pytest.mark.parametrize("name", TASKS)
