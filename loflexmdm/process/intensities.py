@@ -223,7 +223,9 @@ class TokenLaws(ActsAsTensor):
         mask = isinstance(key, Tensor) and key.dtype == torch.bool and key.shape == self.sizes
         if mask: return self.at(key)
         keys = key if isinstance(key, tuple) else (key,)
-        if len(keys) > 2 or not all(isinstance(k, Tensor) for k in keys): return self.dense()[key]
+        if not all(isinstance(k, Tensor) for k in keys): return self.dense()[key]
+        selected = sum(k.dim() if k.dtype == torch.bool else 1 for k in keys)  # dimensions
+        if selected > len(self.sizes): return self.dense()[key]
         index = self.numbers()[key]
         return self.at_index(index.flatten()).unflatten(0, index.shape)
 

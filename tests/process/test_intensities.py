@@ -167,6 +167,7 @@ KEYS = (
     torch.tensor([[0, 1, 1, 0], [1, 0, 0, 1]]).bool(), (torch.tensor([1, 0]), torch.tensor([3, 0])),
     (torch.tensor([[0], [1]]), torch.tensor([[2, 3], [0, 0]])), torch.tensor([1]), torch.tensor([False, True]), 0,
     (0, -1), (..., slice(3, None)), (slice(None), 1), (0, 1, 2), torch.zeros(2, 4).bool(),
+    torch.arange(48).view(2, 4, 6) % 5 == 0, (torch.tensor([1, 0]), torch.arange(24).view(4, 6) % 13 == 5),
 )
 
 
