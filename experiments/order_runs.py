@@ -4,7 +4,8 @@
 Every entrant but `unmask_wide` has the same network and as many generator rows per step. Each run adds its curve to
 experiments/results/order_runs.json,
 with its settings, seed and commit; a run that was interrupted goes on where it stopped. `unmask_after`, with
-`--steps 8000`, begins with the weights that the run of `fixed` with the same seed had 8,000 steps before its end."""
+`--steps 8000`, begins with the weights that the run of `fixed` with the same seed had 8,000 steps before its end, and
+`found_after` with those of `found_first` after as many steps as are left of the budget."""
 import argparse
 
 import torch
@@ -32,7 +33,9 @@ LR = 2e-3  # unless another was better for an entrant on a seed that is not repo
 ENTRANTS = dict(
     fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
     given_both=FIXED | dict(order="given", unmask="trainable"),  # decisions in that order too
-    found=LEARNED_BOTH | dict(given="backward"),  # from the order that a mixture of ordered insertion finds here
+    # right to left, the order that a mixture of ordered insertion finds here: first fixed, or learned from there
+    found_first=FIXED | dict(order="given", given="backward", unmask="trainable"),
+    found=LEARNED_BOTH | dict(given="backward"), found_after=LEARNED_BOTH | dict(given="backward"),
     fixed_clock=FIXED | dict(readings="clock"),
     published=LEARNED | dict(readings="clock", centre=False, regulariser=10.0),
     # the learned order with one thing changed
@@ -56,6 +59,7 @@ SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0
                 unmask_late=dict(order_lr_scale=0.1, order_start=8000),  # when half of the steps are over
                 unmask_wide=dict(order_lr_scale=0.1, batch_size=ROWS),  # as many sequences as the fixed order, twice
                 unmask_after=dict(order_lr_scale=0.1, order_start=500),
+                found_after=dict(order_lr_scale=0.1, order_start=500),
                 insertion=dict(order_lr_scale=0.1), ip=dict(order_lr_scale=0.1),
                 published=dict(order_lr_scale=0.3), early=dict(order_start=0))
 TRAIN = dict(warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
@@ -65,13 +69,19 @@ PLANNERS = ("top_prob", "prob_diff", "entropy")  # rules of position for a model
 def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     "The recipe of a run."
     task, model = TASKS[name]["task"], dict(size="nano") | TASKS[name].get("model", {}) | ENTRANTS[entrant]
-    if model.get("order") == "given": model["given"] = TASKS[name]["given"]
+    if model.get("order") == "given": model = dict(given=TASKS[name]["given"]) | model
     if entrant == "autoregressive" and task["kind"] == "key": task = task | dict(layout="prefix")
     train = TRAIN | TASKS[name].get("train", {}) | dict(order_lr_scale=1.0, order_start=steps // 4) | dict(
         steps=steps, lr=lr, seed=seed, batch_size=ROWS // states_per_sequence(model), save_every=steps // 8,
         valid_every=steps // 8) | SCHEDULE.get(entrant, {})
     if entrant == "unmask_after": train["start_from"] = fixed_before(name, seed, steps)
+    if entrant == "found_after": train["start_from"] = found_before(name, seed, TASKS[name]["steps"] - steps)
     return dict(task=task, model=model, train=train)
+
+
+def found_before(name: str, seed: int, steps: int) -> str:
+    "The last checkpoint of a run of so many steps in the order that was found, from the root."
+    return f"runs/{name}-found_first-{seed}-of-{steps}-steps-{steps}/checkpoints/step_{steps:06}"
 
 
 def fixed_before(name: str, seed: int, steps: int) -> str:
