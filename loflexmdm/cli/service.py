@@ -21,7 +21,9 @@ import logging
 import os
 import re
 import secrets
+import signal
 import socket
+import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -429,6 +431,8 @@ def run_server(options: ServeOptions, add_page: Callable | None = None, routes: 
             def handle_exit(self, sig, frame):
                 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
                 super().handle_exit(sig, frame)
+        # uvicorn raises the signal again when it has stopped; the workers are closed then, not killed with their parent
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         Server(uvicorn.Config(door, lifespan="on", **settings)).run(sockets=[listening])
     finally:
         for pool in pools: pool.close()

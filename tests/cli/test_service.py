@@ -225,4 +225,5 @@ def test_a_signal_ends_the_server_and_its_workers_within_three_seconds(number=si
         held = socket.create_connection(re.match(r"http://(.*):(\d+)", address).groups())  # stays open
         assert workers and seconds_to_end(process, number) < 3
         held.close()
+        assert process.returncode == 128 + number  # no worker, and no semaphore, is left to be cleared up
     assert not any(os.path.exists(f"/proc/{pid}") for pid in workers)
