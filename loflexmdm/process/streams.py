@@ -88,7 +88,7 @@ class Stream(Dataset):
             rows = shuffle_window(self.rows(k), window, random.Random(f"{seed} stream {k}"))
             if (first := next(rows, None)) is None:
                 raise ValueError("the stream is empty: at least one row is needed")
-            yield from zip(number, chain([first], rows))
+            for row in chain([first], rows): yield next(number), row
 
     def examples(
         self,
