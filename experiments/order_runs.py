@@ -4,8 +4,8 @@
 Every entrant but `unmask_wide` has the same network and as many generator rows per step. Each run adds its curve to
 experiments/results/order_runs.json,
 with its settings, seed and commit; a run that was interrupted goes on where it stopped. `unmask_after`, with
-`--steps 8000`, begins with the weights that the run of `fixed` with the same seed had 8,000 steps before its end, and
-`found_after` with those of `found_first` after as many steps as are left of the budget."""
+`--steps 8000`, begins with the weights that the run of `fixed` with the same seed had 8,000 steps before its end; so
+does `found_after`."""
 import argparse
 
 import torch
@@ -33,9 +33,8 @@ LR = 2e-3  # unless another was better for an entrant on a seed that is not repo
 ENTRANTS = dict(
     fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
     given_both=FIXED | dict(order="given", unmask="trainable"),  # decisions in that order too
-    # right to left, the order that a mixture of ordered insertion finds here: first fixed, or learned from there
-    found_first=FIXED | dict(order="given", given="backward", unmask="trainable"),
-    found=LEARNED_BOTH | dict(given="backward"), found_after=LEARNED_BOTH | dict(given="backward"),
+    found=LEARNED_BOTH | dict(given="backward"),  # learned from the order that a mixture of ordered insertion finds here
+    found_after=LEARNED_BOTH | dict(given="backward"),  # the same, after as many steps with a fixed order
     fixed_clock=FIXED | dict(readings="clock"),
     published=LEARNED | dict(readings="clock", centre=False, regulariser=10.0),
     # the learned order with one thing changed
@@ -74,14 +73,8 @@ def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     train = TRAIN | TASKS[name].get("train", {}) | dict(order_lr_scale=1.0, order_start=steps // 4) | dict(
         steps=steps, lr=lr, seed=seed, batch_size=ROWS // states_per_sequence(model), save_every=steps // 8,
         valid_every=steps // 8) | SCHEDULE.get(entrant, {})
-    if entrant == "unmask_after": train["start_from"] = fixed_before(name, seed, steps)
-    if entrant == "found_after": train["start_from"] = found_before(name, seed, TASKS[name]["steps"] - steps)
+    if entrant in ("unmask_after", "found_after"): train["start_from"] = fixed_before(name, seed, steps)
     return dict(task=task, model=model, train=train)
-
-
-def found_before(name: str, seed: int, steps: int) -> str:
-    "The last checkpoint of a run of so many steps in the order that was found, from the root."
-    return f"runs/{name}-found_first-{seed}-of-{steps}-steps-{steps}/checkpoints/step_{steps:06}"
 
 
 def fixed_before(name: str, seed: int, steps: int) -> str:
@@ -136,7 +129,7 @@ def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):
     valid, spread = logged(directory, "valid_nll"), logged(directory, "log_b_in_std")
     for path in kept:
         step = int(path.name.split("_")[1])
-        curve.append(dict(step=step, valid_nll=valid.get(step), spread=spread.get(step)) | judged(task, load(path)))
+        curve.append(dict(step=step, valid_nll=valid.get(step), spread=spread.get(step)) | judged(task, load(path).method))
     rows = settings["train"]["batch_size"] * states_per_sequence(settings["model"])
     note(RESULTS, dict(name=label, steps=steps, seed=seed, rows=rows, cpu_seconds=spent, curve=curve, **settings)
          | last_figures(task, method, entrant))

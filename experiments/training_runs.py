@@ -25,7 +25,7 @@ def trained(settings: dict, name: str, device: torch.device | str = "cpu", progr
     trainer.clock = time.process_time  # checkpoints hold what has passed on it
     trainer.fit(resume=bool(checkpoints(directory)))
     kept = checkpoints(directory)
-    return load(kept[-1], device), kept, round(trainer.seconds)
+    return load(kept[-1], device).method, kept, round(trainer.seconds)
 
 
 class Racer:
