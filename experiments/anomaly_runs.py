@@ -75,7 +75,7 @@ def run_model(train: list[str], test: list[str], kinds: list[str], seconds: int,
     steps = round(seconds * pace.trainer.step / pace.spent)
     settings["train"] |= dict(steps=steps, save_every=steps // 2, valid_every=steps)
     made, _, spent = trained(settings, f"anomaly {seed} {seconds}")
-    model, begun = Model(getattr(made, "method", made)), time.process_time()
+    model, begun = Model(made), time.process_time()
     tokens = token_surprises(model, test)
     scored = round(time.process_time() - begun, 1)
     task["file"] = file.name

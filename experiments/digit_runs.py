@@ -10,6 +10,7 @@ import torch
 
 from digits_task import CLASSES, SIDE, DigitsTask, bits_per_dimension
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import ANY, collate
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import recipe_from
@@ -39,7 +40,7 @@ def guided_samples(method: Method, task: DigitsTask, seed: int) -> tuple[dict, d
     figures, pictures = {}, {}
     prompts = [task.prompt(str(c)) for c in range(CLASSES)]
     for w in GUIDANCE:
-        made = method.sample(prompts, EACH, seed=seed, guidance=w)
+        made = generate(method, prompts, EACH, seed=seed, guidance=w)
         figures[f"guidance {w:g}"] = {k: round(v, 4) for k, v in task.score("test", made).items()}
         images = [task.image_of(s) for s in made.sequences]
         pictures[f"guidance {w:g}"] = [
@@ -54,7 +55,7 @@ def filled_in(method: Method, task: DigitsTask, seed: int, n: int = 10) -> tuple
     rows = task.split["test"][:n]
     images, half = task.images.levels[rows], SIDE**2 // 2
     prompts = [[ANY, *map(str, image[:half].tolist()), *["<mask>"] * half] for image in images]
-    found = [task.image_of(s) for s in method.sample(prompts, 2, seed=seed).sequences]
+    found = [task.image_of(s) for s in generate(method, prompts, 2, seed=seed).sequences]
     if any(image is None for image in found): return dict(incomplete=sum(image is None for image in found)), []
     made = torch.stack(found).view(n, 2, -1)
     assert bool((made[..., :half] == images[:, None, :half]).all()), "what was given has changed"
@@ -68,7 +69,7 @@ def run(seed: int, steps: int):
     "Train, measure, note."
     recipe = recipe_from(dict(task=dict(kind="digits"), model=MODEL, train=TRAIN | dict(seed=seed, steps=steps)))
     start = time.process_time()
-    method = recipe.trainer(tempfile.mkdtemp(), progress=False).fit().eval()
+    method = recipe.trainer(tempfile.mkdtemp(), progress=False).fit().method
     took, task = round(time.process_time() - start), task_from(recipe.task)
     row = dict(name=f"mdm {seed}", seed=seed, steps=steps, cpu_seconds=took, model=MODEL, train=TRAIN)
     row |= bound_figures(method, task, seed)

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import edit_sequences
 from loflexmdm.models.model import Model
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.data.exchanged_pairs import exchange, exchange_rules
@@ -53,7 +54,7 @@ def trained(
                                       train=TRAIN | dict(steps=steps, seed=seed) | train))
     trainer = recipe.trainer(directory or tempfile.mkdtemp(), progress=False)
     trainer.clock = time.process_time  # checkpoints hold what has passed on it
-    method = trainer.fit(resume=bool(checkpoints(trainer.directory))).eval()
+    method = trainer.fit(resume=bool(checkpoints(trainer.directory))).method
     took = dict(steps=steps, cpu_seconds=round(trainer.seconds), seed=seed)
     if TRAIN.get("start_from"): took |= dict(lr=TRAIN["lr"], started_from=BEFORE)
     return task_from(recipe.task), method, took
@@ -62,7 +63,7 @@ def trained(
 def edited(task: Task, method: Method, n: int, seed: int, split: str = "test", **options) -> dict:
     "Figures of n edited sequences of a split, and what sampling took."
     sources, keep = task.sources(split, n)
-    samples = method.edit(sources, keep, generator=torch.Generator().manual_seed(seed), **options)
+    samples = edit_sequences(method, sources, keep, generator=torch.Generator().manual_seed(seed), **options)
     return dict(n=n, network_calls=samples.network_calls) | task.score(split, samples)
 
 
@@ -207,8 +208,8 @@ def judged(task: Task, leads: list[str], products: list) -> dict:
 def edited_leads(task: Task, method: Method, leads: list[str], seed: int, top_p: float) -> dict:
     "Figures of ATTEMPTS edits per lead, and the calls that they took; each attempt spells the lead anew."
     tokens = [task.edits.source(s, k) for s in leads for k in range(ATTEMPTS)]
-    samples = method.edit(tokens, generator=torch.Generator().manual_seed(seed),
-                          sampler=replace(method.default_sampler, top_p=top_p))
+    samples = edit_sequences(method, tokens, generator=torch.Generator().manual_seed(seed),
+                             sampler=replace(method.default_sampler, top_p=top_p))
     return judged(task, leads, task.products(samples)) | dict(network_calls=samples.network_calls)
 
 
@@ -226,7 +227,7 @@ def molecules(seed: int, steps: int, notation: str = "smiles"):
 
 def resampled(seed: int, steps: int):
     "The leads edited anew, by the packaged model with another seed of sampling."
-    method = load(ROOT / "experiments/models/molecule-edits")
+    method = load(ROOT / "experiments/models/molecule-edits").method
     task = task_from(method.task)
     leads = task.leads("test")[:LEADS]
     note(RESULTS, {"name": f"molecules resampled {seed}", "task": MOLECULES, "leads": len(leads), "attempts": ATTEMPTS,
@@ -264,7 +265,7 @@ def baselines(seed: int, steps: int):
     many = [s for s in leads for _ in range(ATTEMPTS)]
     grown = load("molecules")
     options = dict(top_p=0.7, confidence="top_prob")
-    sampler = replace(grown.default_sampler, **options)
+    sampler = replace(grown.method.default_sampler, **options)
     generator = torch.Generator().manual_seed(seed)
     made = dict(
         copied=many, exchanged=[exchanged(s, rules, rng) for s in many],

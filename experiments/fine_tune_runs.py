@@ -72,7 +72,7 @@ def trained(name: str, method: str, file: Path, seed: int, steps: int, **more) -
     directory = FOLDER / f"{method}-{seed}-{steps}{'-fresh' if more else ''}"
     data = dict(source=str(file), prompt_share=0.0, valid_share=0.1, test_share=0.0)
     settings = recipe(name, **data, **TRAIN, **more, steps=steps, seed=seed, task_seed=seed, save_every=steps)
-    return settings.trainer(directory, progress=False).fit().eval()
+    return settings.trainer(directory, progress=False).fit().method
 
 
 def run(name: str, seed: int, steps: int):
@@ -81,8 +81,8 @@ def run(name: str, seed: int, steps: int):
     few, held_out, others = molecules()
     FOLDER.mkdir(parents=True, exist_ok=True)
     write_file(FOLDER / "few.smi", "\n".join(few) + "\n")
-    train = partial(trained, name, base.name, FOLDER / "few.smi", seed, steps)
-    models = dict(before=base, after=train(), fresh=train(start_from=""))
+    train = partial(trained, name, base.method.name, FOLDER / "few.smi", seed, steps)
+    models = dict(before=base.method, after=train(), fresh=train(start_from=""))
     task = base.task
     rows = {k: figures(task, m, few, held_out, others) for k, m in models.items()}
     note(RESULTS, dict(name=f"{Path(name).name} {seed}", model=Path(name).name, seed=seed, steps=steps, train=TRAIN,

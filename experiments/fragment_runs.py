@@ -15,7 +15,7 @@ import torch
 
 import loflexmdm
 from loflexmdm.cli.resumable_rows import model_digest
-from loflexmdm.methods.base import Method
+from loflexmdm.models.model import Model
 from loflexmdm.molecules.growth import grows_rightwards
 from loflexmdm.molecules.notation.fragments import FragmentCase
 from fragment_benchmark import FragmentSamples, fragment_table, read_benchmark
@@ -34,14 +34,14 @@ WAYS = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3), "all diff
         "valid, all different, temperature 0.7": dict(distinct=True, rule="valid", temperature=0.7)}
 
 
-def inserted(model: Method, cases: list[FragmentCase], n: int, seed: int) -> list[FragmentSamples]:
+def inserted(model: Model, cases: list[FragmentCase], n: int, seed: int) -> list[FragmentSamples]:
     "Samples of a model that inserts, from the prompts of the cases that it can take."
     usable, refused = usable_cases(model, cases)
     for _, why in refused: print(f"left out: {why}", flush=True)
     return sample_fragments(model, usable, n, SAMPLER, torch.Generator().manual_seed(seed))
 
 
-def fills_smiles(model: Method) -> bool:
+def fills_smiles(model: Model) -> bool:
     "Whether a model inserts into SMILES."
     return not grows_rightwards(model.method) and model.task.config.notation == "smiles"
 
@@ -52,7 +52,7 @@ def with_cores(cases: list[FragmentCase], path: Path) -> list[FragmentCase]:
     return [c._replace(fragment=cores[c.name]) if c.task == SUPERSTRUCTURE else c for c in cases]
 
 
-def run(model: Method, cases: list[FragmentCase], name: str, settings: dict, **options):
+def run(model: Model, cases: list[FragmentCase], name: str, settings: dict, **options):
     "Sample, and note the table; `options` go to `grow`."
     if noted(RESULTS, name, settings): return
     make = inserted

@@ -226,8 +226,8 @@ def hard_samples(bench: Bench):
         found = []
         cast = torch.autocast(bench.device.type, torch.bfloat16, enabled=low)
         with cast, fast_products(bench.device):
-            draw = lambda: found.append(model.sample(prompts, seed=0, batch_size=len(prompts)))
-            model.sample(prompts[:2], seed=0)
+            draw = lambda: found.append(generate(model, prompts, seed=0, batch_size=len(prompts)))
+            generate(model, prompts[:2], seed=0)
             times = bench.seconds(draw, 1)
         bench.note(part="sample", what="star-hard", rows=len(prompts), bfloat16=low, seconds=times[0],
                    calls=found[0].network_calls, evaluations=found[0].row_evaluations)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.process.states import ANY
 from loflexmdm.samplers import Samples
@@ -35,7 +36,7 @@ def trained(task: dict, model: dict, train: dict, seed: int) -> tuple[Task, Meth
     "The task and the trained model, and what the training took. `train.seed` decides weights and states."
     recipe = recipe_from(dict(task=task, model=model, train=train | dict(seed=seed)))
     start = time.process_time()
-    method = recipe.trainer(tempfile.mkdtemp(), progress=False).fit().eval()
+    method = recipe.trainer(tempfile.mkdtemp(), progress=False).fit().method
     took = dict(steps=recipe.train.steps, cpu_seconds=round(time.process_time() - start), seed=seed)
     return task_from(recipe.task), method, took | dict(parameters=sum(p.numel() for p in method.parameters()))
 
@@ -43,8 +44,8 @@ def trained(task: dict, model: dict, train: dict, seed: int) -> tuple[Task, Meth
 def drawn(method: Method, tokens: Sequence[str], n: int, seed: int, guidance: float = 0.0, scheme: str = "naive",
           **options) -> dict[str, Samples]:
     "`n` samples under each condition; the counters are those of all."
-    made = method.sample([[token] for token in tokens], n, replace(method.default_sampler, **options),
-                         torch.Generator().manual_seed(seed), guidance=guidance, guidance_scheme=scheme)
+    made = generate(method, [[token] for token in tokens], n, sampler=replace(method.default_sampler, **options),
+                    generator=torch.Generator().manual_seed(seed), guidance=guidance, guidance_scheme=scheme)
     part = lambda k: replace(made, sequences=made.sequences[k * n:(k + 1) * n], free=made.free[k * n:(k + 1) * n])
     return {token: part(k) for k, token in enumerate(tokens)}
 

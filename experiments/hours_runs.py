@@ -20,7 +20,7 @@ RESULTS = ROOT / "experiments" / "results" / "hours_runs.json"
 
 def figures(path: Path, known: set[str], reference: Reference, n: int) -> dict:
     "Bound and metrics of one checkpoint, drawn by its default sampler."
-    method = load(path)
+    method = load(path).method
     task = task_from(method.task)
     smiles, how = drawn(task, method, n, method.default_sampler)
     return dict(bound=bound(task, method)) | how | judged(smiles, known, reference)
@@ -34,7 +34,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     kept, seconds = checkpoints(args.directory), logged(args.directory, "seconds")
-    first = load(kept[0])
+    first = load(kept[0]).method
     task = task_from(first.task)
     known, reference = set(task.smiles("train")), reference_of(task)
     points = []

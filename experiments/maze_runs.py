@@ -27,6 +27,7 @@ from loflexmdm.samplers import Samples
 from loflexmdm.support.configs import AtLeastTwo, Count, Natural, config, one_of
 from loflexmdm.tasks.base import Examples, Task, check_split
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.samplers import Sampler, TauLeaping
 from loflexmdm.training.recipes import recipe_from
 
@@ -420,7 +421,7 @@ def trained(label: str, seed: int, runs: Path) -> tuple[MazeTask, Method]:
     layout, model, _ = RECIPES[label]
     tables = dict(task=dict(kind="maze", layout=layout), model=dict(size="nano") | model, train=TRAIN | dict(seed=seed))
     run = recipe_from(tables)
-    return run.build()[0], run.trainer(runs / f"{label}-{seed}", progress=False).fit(resume=True)
+    return run.build()[0], run.trainer(runs / f"{label}-{seed}", progress=False).fit(resume=True).method
 
 
 def miscounted(task: MazeTask, samples: Samples) -> float:
@@ -439,7 +440,7 @@ def measured(label: str, seed: int, samplers: dict[str, Sampler | None], runs: P
     for name, sampler in samplers.items():
         for k in (2, 4, 7):
             prompts = task.prompts("test", len(task.pairs["test"]), k)
-            samples = model.sample(prompts, sampler=sampler, generator=torch.Generator().manual_seed(0))
+            samples = generate(model, prompts, sampler=sampler, generator=torch.Generator().manual_seed(0))
             row = dict(model=label, seed=seed, sampler=name, subgoals=k, network_calls=samples.network_calls,
                        row_evaluations=samples.row_evaluations) | task.score("test", samples)
             if task.in_path: row |= dict(miscounted=miscounted(task, samples))

@@ -20,6 +20,7 @@ import torch
 
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.data.sources import benchmark_smiles
 from loflexmdm.molecules.scores.metrics import judge, molecule_metrics
@@ -76,7 +77,7 @@ def tables(entrant: str, seed: int, steps: int, size: str) -> dict:
 def drawn(task: MoleculesTask, method: Method, n: int, sampler: Sampler) -> tuple[list[str | None], dict]:
     "SMILES of n samples; their commonest states, the calls of the network and the CPU seconds per sample."
     start = time.process_time()
-    samples = method.sample(n=n, sampler=sampler, generator=torch.Generator().manual_seed(0))
+    samples = generate(method, n=n, sampler=sampler, generator=torch.Generator().manual_seed(0))
     seconds = round((time.process_time() - start) / n, 4)
     states = Counter(d["state"] for d in task.describe(samples))
     how = dict(states=dict(states.most_common(6)), calls=samples.network_calls, seconds=seconds)
@@ -133,7 +134,7 @@ def distance(smiles: list[str], reference: Reference) -> float:
 
 def compare_samplers(model: str, n: int, device: torch.device, limit: int):
     "A row for each sampler: calls, seconds, shares, and the distance beside that of as many training molecules."
-    method, reference = load(model, device), moses_reference(limit=limit)
+    method, reference = load(model, device).method, moses_reference(limit=limit)
     task, real = task_from(method.task), list(islice(benchmark_smiles("moses"), 0, None, MOLECULES // n))[:n]
     for label, sampler in SAMPLERS.items():
         name, settings = f"{model}, {label}", dict(model=model, sampler=repr(sampler), samples=n)
@@ -169,7 +170,7 @@ def main():
         for entrant in args.entrants: train(entrant, seed, args.steps, args.size, args.n, device)
     if not (args.model or args.real): return
     if args.samplers: return compare_samplers(args.model, args.n, device, args.reference)
-    method = load(args.model, device) if args.model else None
+    method = load(args.model, device).method if args.model else None
     task = task_from(method.task if method else TASK)
     known, reference = set(task.smiles("train")), reference_of(task, args.reference)
     for n in args.real: real(n, known, reference, task.config.source, scale)

@@ -37,8 +37,8 @@ def main():
     parser.add_argument("directory", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    method = load(checkpoints(args.directory)[-1])
-    found = arrivals(method.method, held_out(task_from(method.task), SEQUENCES))
+    method = load(checkpoints(args.directory)[-1]).method
+    found = arrivals(method, held_out(task_from(method.task), SEQUENCES))
     by_place, by_token = defaultdict(list), defaultdict(list)
     for place, arrival, token in found:
         by_place[place].append(arrival)

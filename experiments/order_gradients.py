@@ -87,7 +87,7 @@ def main():
     torch.set_num_threads(1)
     task = task_from(TASKS[args.task]["task"])
     for path in checkpoints(args.run)[2:4]:
-        found = {name: measured(task, table_model(load(path), BEFORE | options, KINDS[args.task]), args.batches)
+        found = {name: measured(task, table_model(load(path).method, BEFORE | options, KINDS[args.task]), args.batches)
                  for name, options in VARIANTS.items()}
         note(RESULTS, dict(name=f"{args.task} {path.name}", run=args.run.name, batches=args.batches, variants=found))
         print(json.dumps({k: (v["plain"], v["centred"]) for k, v in found.items()}), flush=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.pretrained import load
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import Task, task_from
@@ -21,7 +22,7 @@ GRAPHS, BOUND_GRAPHS, ORDERS = 2000, 256, 16
 
 def answered(task: Task, method: Method, n: int) -> tuple[dict, Samples]:
     "Scores of answers to the first n test graphs and calls of the network for them, and the answers."
-    samples = method.sample(task.prompts("test", n), seed=1, record=True)
+    samples = generate(method, task.prompts("test", n), seed=1, record=True)
     scores = {k: round(v, 4) for k, v in task.score("test", samples).items()}
     return scores | dict(calls=samples.network_calls), samples
 
@@ -50,11 +51,11 @@ def main():
     parser.add_argument("--trained-at", default=COMMIT, help="commit of the code that trained it")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    method = load(args.directory / "best")
+    method = load(args.directory / "best").method
     task = task_from(method.task)
     scores, samples = answered(task, method, GRAPHS)
     seconds = logged(args.directory, "seconds")
-    found = dict(bound=bound_of(method.method, held_out(task, BOUND_GRAPHS), ORDERS), order=arrivals(samples))
+    found = dict(bound=bound_of(method, held_out(task, BOUND_GRAPHS), ORDERS), order=arrivals(samples))
     if hasattr(method, "tight_bound"): found["tight"] = tight(task, method)
     recipe = json.loads((args.directory / "run.json").read_text())["recipe"]
     note(RESULTS, dict(

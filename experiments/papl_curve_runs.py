@@ -40,7 +40,7 @@ def by_sampler(task: Task, model: Method, samplers: Mapping[str, Sampler]) -> di
 
 def along(task: Task, kept: list[Path]) -> list[dict]:
     "Scores of P2's samples at each checkpoint that is kept."
-    return [dict(checkpoint=path.name) | scored(task, load(path), STEPS["all"]) for path in kept]
+    return [dict(checkpoint=path.name) | scored(task, load(path).method, STEPS["all"]) for path in kept]
 
 
 def curve_tables(corpus: str, alpha: float, seed: int) -> dict:

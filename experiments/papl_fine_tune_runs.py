@@ -33,7 +33,7 @@ def tuned(settings: dict, start: Method, name: str) -> tuple[Method, int]:
     method.load_state_dict(start.state_dict())
     trainer = Trainer(method, task.dataset("train"), recipe.train, directory, task.dataset("valid"), progress=False)
     trainer.clock = time.process_time
-    return trainer.fit(resume=bool(checkpoints(directory))).eval(), round(trainer.seconds)
+    return trainer.fit(resume=bool(checkpoints(directory))).method, round(trainer.seconds)
 
 
 def train(corpus: str, alpha: float, seed: int):

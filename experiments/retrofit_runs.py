@@ -49,7 +49,7 @@ def run(arm: str, seed: int, steps: int):
     masked, before = masked_model(seed)
     trainer = trainer_of(arm, settings, f"retrofit {name}", masked)
     trainer.clock, counts = time.process_time, parameter_counts(trainer.method)
-    model = merge(trainer.fit(resume=bool(checkpoints(trainer.directory))))
+    model = merge(trainer.fit(resume=bool(checkpoints(trainer.directory))).method)
     task = task_from(settings["task"])
     note(RESULTS, dict(name=name, arm=arm, seed=seed, steps=steps, trained=counts[0], total=counts[1],
                        cpu_seconds=round(trainer.seconds), masked_cpu_seconds=before if STARTS[arm] else 0, **settings,

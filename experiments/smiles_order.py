@@ -51,11 +51,11 @@ def main():
     torch.set_num_threads(1)
     drawn = model.sample(n=NUMBER, sampler=EventDriven(exact=True, top_p=0.7), seed=0, record=True)
     whole = keep(drawn, decodable(drawn, model.vocabulary))
-    found = order_table(whole, model.vocabulary, slowest=float(model.slowest))
+    found = order_table(whole, model.vocabulary, slowest=float(model.method.slowest))
     pair = lambda summary: [round(summary.mean, 4), round(summary.error, 4)]
     lead = [pair(structure_lead(whole, model.vocabulary, event)) for event in ("inserted", "unmasked")]
     times = {kind: [pair(found.times[kind]), pair(found.ranks[kind])] for kind in found.times}
-    row = dict(tokens=token_rates(model, known_smiles(model, NUMBER)), samples=len(drawn), molecules=len(whole),
+    row = dict(tokens=token_rates(model.method, known_smiles(model.method, NUMBER)), samples=len(drawn), molecules=len(whole),
                times=times, lead=lead, commit=COMMIT)
     write_results(RESULTS, row)
 

@@ -44,7 +44,7 @@ def main():
     for name in ("model", "recipe", "out"): parser.add_argument(name)
     args = parser.parse_args()
     made = recipe(args.recipe)
-    old, (_, new) = load(args.model), made.build()
+    old, (_, new) = load(args.model).method, made.build()
     known = {t: i for i, t in enumerate(old.vocabulary.tokens)}
     print({t: like(t, known) for t in new.vocabulary.tokens if t not in known})
     save_method(wider(old, new), args.out)

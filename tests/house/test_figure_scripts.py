@@ -1,13 +1,20 @@
 "The scripts behind stored figures can be imported, and continue with the first run that has no row."
+import ast
+import asyncio
 import importlib
+import inspect
 import json
 import re
 import statistics
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from loflexmdm.methods.base import Method
+from loflexmdm.models.model import Model
 from loflexmdm.training.recipes import recipe_from
 
 SCRIPTS_FOLDER = Path(__file__).parents[2] / "experiments"
@@ -26,6 +33,77 @@ def test_every_script_imports_what_it_uses(from_experiments):
     for path in sorted(SCRIPTS_FOLDER.glob("*.py")):
         try: from_experiments(path.stem)
         except ModuleNotFoundError as error: assert error.name in OPTIONAL, f"{path.name}: {error}"
+
+
+def test_every_script_says_what_it_takes(from_experiments, monkeypatch, capsys):
+    for path in sorted(SCRIPTS_FOLDER.glob("*.py")):
+        if not re.search(r"ArgumentParser\(|train_all\(", path.read_text()): continue
+        try: main = from_experiments(path.stem).main
+        except ModuleNotFoundError: continue  # of an optional package, as above
+        monkeypatch.setattr(sys, "argv", [path.name, "--help"])
+        with pytest.raises(SystemExit) as end:
+            asyncio.run(main()) if inspect.iscoroutinefunction(main) else main()
+        assert end.value.code == 0 and f"usage: {path.name}" in capsys.readouterr().out
+
+
+OF_MODELS = {name for name in vars(Model) if name[0] != "_" and not hasattr(Method, name)}
+OF_MODELS -= {"task", "sampling", "vocabulary", "config"}  # which a method has from its `__init__`
+
+
+def kind_of_type(found: object) -> str:
+    "Whether a type is `Model` or a `Method`; else ''."
+    return next((base.__name__ for base in (Model, Method) if isinstance(found, type) and issubclass(found, base)), "")
+
+
+def kind_of(node: ast.expr, known: dict[str, str]) -> str:
+    "Whether an expression of a script is a `Model` or a `Method`, as far as annotations and calls tell; else ''."
+    if isinstance(node, ast.Name): return known.get(node.id, "")
+    if isinstance(node, ast.Attribute): return "Method" * (node.attr == "method" and kind_of(node.value, known) == "Model")
+    if not isinstance(node, ast.Call): return ""
+    is_fit = isinstance(node.func, ast.Attribute) and node.func.attr == "fit" and not node.args  # a trainer's
+    return "Model" * (is_fit or ast.unparse(node.func) in ("load", "loflexmdm.load"))
+
+
+def kinds_in(function: ast.FunctionDef, script: ModuleType) -> dict[str, str]:
+    "Names in a function that are a `Model` or a `Method`."
+    annotated = [(a.arg, a.annotation) for a in function.args.args if isinstance(a.annotation, ast.Name)]
+    known = {name: kind_of_type(getattr(script, annotation.id, None)) for name, annotation in annotated}
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign): continue
+        names, values = node.targets[0], node.value
+        several = isinstance(names, ast.Tuple) and isinstance(values, ast.Tuple)
+        for name, value in zip(names.elts, values.elts) if several else [(names, values)]:
+            if isinstance(name, ast.Name) and (kind := kind_of(value, known)): known[name.id] = kind
+    return known
+
+
+def misused(function: ast.FunctionDef, script: ModuleType) -> list[ast.expr]:
+    "Where a function uses a model as its method, or a method as a model."
+    known, found = kinds_in(function, script), []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute):
+            kind = kind_of(node.value, known)
+            lacks = node.attr != "method" and not hasattr(Model, node.attr)
+            if kind == "Model" and lacks or kind == "Method" and node.attr in OF_MODELS: found.append(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called = getattr(script, node.func.id, None)
+            if not inspect.isfunction(called): continue
+            pairs = zip(node.args, inspect.signature(called).parameters.values())
+            kinds = [(kind_of(value, known), kind_of_type(parameter.annotation)) for value, parameter in pairs]
+            if any(own and wanted and own != wanted for own, wanted in kinds): found.append(node)
+    return found
+
+
+def test_scripts_tell_models_from_methods(from_experiments):
+    "`load` and `fit` return a `Model`; weights, bounds and rates are those of its `method`."
+    found = []
+    for path in sorted(SCRIPTS_FOLDER.glob("*.py")):
+        try: script = from_experiments(path.stem)
+        except ModuleNotFoundError: continue  # of an optional package, as above
+        functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+        wrong = [node for function in functions for node in misused(function, script)]
+        found += [f"{path.name}, line {node.lineno}: {ast.unparse(node)}" for node in wrong]
+    assert not found, "\n".join(found)
 
 
 def test_stored_results_have_a_line_per_row(from_experiments):
