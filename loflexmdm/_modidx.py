@@ -1850,8 +1850,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'loflexmdm/models/saved.py'),
                                         'loflexmdm.models.saved._write_bytes': ( 'models/saved.html#_write_bytes',
                                                                                  'loflexmdm/models/saved.py'),
-                                        'loflexmdm.models.saved._write_text': ( 'models/saved.html#_write_text',
-                                                                                'loflexmdm/models/saved.py'),
                                         'loflexmdm.models.saved.check_weights': ( 'models/saved.html#check_weights',
                                                                                   'loflexmdm/models/saved.py'),
                                         'loflexmdm.models.saved.checked_sampling': ( 'models/saved.html#checked_sampling',

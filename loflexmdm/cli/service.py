@@ -432,7 +432,8 @@ def run_server(options: ServeOptions, add_page: Callable | None = None, routes: 
                 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
                 super().handle_exit(sig, frame)
         # uvicorn raises the signal again when it has stopped; the workers are closed then, not killed with their parent
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        with contextlib.suppress(ValueError):  # of a thread, to which no signal comes
+            signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         Server(uvicorn.Config(door, lifespan="on", **settings)).run(sockets=[listening])
     finally:
         for pool in pools: pool.close()

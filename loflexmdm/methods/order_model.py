@@ -52,8 +52,8 @@ class OrderModel(nn.Module):
         backbone: Backbone,
     ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
         h = backbone(x1, self.cond[None])
-        raws = self.insert(h), self.unmask(h)
-        if self.start is not None: raws = tuple(raw + self.start(x1).log() for raw in raws)
+        start = 0.0 if self.start is None else self.start(x1).log()
+        raws = self.insert(h) + start, self.unmask(h) + start
         if self.centre: raws = (centre(raw, x1.free) for raw in raws)
         b_in, b_um = (bounded_rate(raw, self.b_range) for raw in raws)
         return b_in, b_um
@@ -173,8 +173,8 @@ class Ordered:
         """Build the order of the config. It is a hand-written rule, or an order model, which may start from one, with
         its own backbone for `outcomes` tokens, or on the generator's if `shared`."""
         by_hand = order_named(self.config.given) if self.config.given else None
-        self.given_order = self.order_backbone = self.order = None
-        if self.config.order == "given": self.given_order = by_hand
+        self.given_order = by_hand if self.config.order == "given" else None
+        self.order_backbone = self.order = None
         if self.config.order == "learned":
             if not shared: self.order_backbone = build_backbone(self, outcomes, "order_")
             backbone = self.order_backbone or self.backbone

@@ -144,7 +144,7 @@ def write_model(
 
     # an existing model's files are replaced together, a new one's appear together
     files: dict[str, Write] = {name: partial(save_tensors, tensors) for name, tensors in weights.items()}
-    files |= {name: partial(_write_text, text) for name, text in (texts or {}).items()}
+    files |= {name: partial(_write_bytes, text.encode("utf-8")) for name, text in (texts or {}).items()}
     if tokenizer is not None: files[TOKENIZER_FILE] = partial(_write_bytes, tokenizer)
     if path.exists(): return replace_files(path, CONFIG_FILE, meta, files, check)
     with atomic_directory(path, replace=False) as d: replace_files(d, CONFIG_FILE, meta, files)
@@ -159,7 +159,6 @@ def _with_own_tokenizer(task: dict | None) -> tuple[dict | None, bytes | None]:
     return task, None
 
 
-def _write_text(text: str, path: Path): path.write_text(text, encoding="utf-8")
 def _write_bytes(content: bytes, path: Path): path.write_bytes(content)
 
 # %% ../../nbs/models/01_saved.ipynb #8847335d
