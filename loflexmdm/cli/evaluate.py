@@ -34,7 +34,6 @@ from ..models.row_files import TABLES, write_rows
 from ..process.states import Example, Vocabulary, collate, is_gap
 from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
-from ..support.progress import is_silent
 from ..support.random_numbers import seeded
 from ..support.readers import is_file, read_json, read_jsonl
 from ..support.records import Layout, LeftOut, head_of, layout_of, read_line, read_records, table_rows
@@ -249,9 +248,8 @@ def score_texts(path: Path, options: EvaluateOptions, model: Model) -> tuple[dic
     inputs = inputs_of(path, options, model.task)
     kept = [row for row in inputs.rows if not row.reason]
     texts = [row.standard or row.text for row in kept]
-    progress = sys.stderr.isatty() and not is_silent()
     scores = Scores(*torch.zeros(2, 0))
-    if texts: scores = model.score(texts, options.nll or STATES, options.seed, progress=progress)
+    if texts: scores = model.score(texts, options.nll or STATES, options.seed, progress=True)
     no_worst = ("", 0.0) if scores.worst else None
     found = iter(zip(scores.nats.tolist(), scores.error.tolist(), scores.reasons, scores.worst or repeat(None)))
     rows = [text_row(row, 0.0, 0.0, row.reason, no_worst) if row.reason else text_row(row, *next(found))

@@ -90,6 +90,13 @@ def test_a_file_is_scored_by_a_model(run):
     out.unlink()
 
 
+def test_a_log_tells_how_far_the_scores_are(run):
+    _, place = run
+    line = f"evaluate {place}/texts.txt --model {place}/run --nll 4"
+    with mock.patch("loflexmdm.support.progress.FIRST_LINE", 0.0):
+        assert "score: 32 of 32" in call(line)[2] and "score:" not in call(f"{line} --quiet")[2]
+
+
 def test_the_bound_says_of_how_many_sequences_and_how_many_have_a_part_given(tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     task = dict(kind="text", file=str(tmp_path / "texts.txt"), unit="characters", infill=0.5, test_share=0.5)
